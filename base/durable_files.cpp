@@ -165,8 +165,8 @@ void fail_to_write(const fs::path& path) { fail(path); }
 
 std::string read_whole_file(const fs::path& path) {
   FileText read = read_file(path, kRecord.bytes);
-  if (read.problem.empty()) return std::move(read.text);
-  throw std::runtime_error(fmt::format("{}: cannot be read ({})", path.string(), read.problem));
+  if (!read.problem) return std::move(read.text);
+  throw std::runtime_error(fmt::format("{}: cannot be read ({})", path.string(), *read.problem));
 }
 
 }  // namespace shardlens

@@ -1,14 +1,19 @@
-// Names the kinds of failure that end an attempt to train. The supervisor decides by them whether
-// to start again, and events.jsonl counts them. Standard library only.
+// Says what is wrong: in words, where a function or a field tells a problem or none, and by the
+// kinds of failure that end an attempt to train. The supervisor decides by these whether to start
+// again, and events.jsonl counts them. Standard library only.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
 #include "base/choice.h"
 
 namespace shardlens {
+
+/// Says what is wrong, in a clause; nothing: all is well.
+using Problem = std::optional<std::string>;
 
 enum class Fault : uint32_t {
   failed,         // none of the others

@@ -17,9 +17,9 @@ namespace shardlens {
 
 namespace {
 
-/// Returns why something that exists is no regular file; empty if it is one.
-std::string kind_problem(mode_t mode) {
-  if (S_ISREG(mode)) return "";
+/// Returns why something that exists is no regular file; nothing if it is one.
+Problem kind_problem(mode_t mode) {
+  if (S_ISREG(mode)) return std::nullopt;
   if (S_ISDIR(mode)) return "a folder, not a file";
   if (S_ISFIFO(mode)) return "a pipe, not a file";
   if (S_ISCHR(mode) || S_ISBLK(mode)) return "a device, not a file";
@@ -36,7 +36,7 @@ InputFile::InputFile(const std::filesystem::path& path) {
     return;
   }
   problem_ = kind_problem(status.st_mode);
-  if (!problem_.empty()) return;
+  if (problem_) return;
   // If a pipe or a terminal has taken the file's place meanwhile, the flags keep open() from
   // waiting, and the second check refuses it.
   descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -46,7 +46,7 @@ InputFile::InputFile(const std::filesystem::path& path) {
     problem_ = kind_problem(status.st_mode);
     bytes_ = static_cast<uint64_t>(status.st_size);
   }
-  if (!problem_.empty() && descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
+  if (problem_ && descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
 }
 
 InputFile::InputFile(InputFile&& other) noexcept
@@ -85,7 +85,7 @@ bool InputFile::read_at(int64_t offset_bytes, std::span<std::byte> into) const {
 MappedFile::MappedFile(const std::filesystem::path& path) {
   const InputFile file(path);
   problem_ = file.is_open() && file.bytes() == 0 ? "it is empty" : file.problem();
-  if (!problem_.empty()) return;
+  if (problem_) return;
   void* const memory = ::mmap(nullptr, file.bytes(), PROT_READ, MAP_PRIVATE, file.descriptor(), 0);
   if (memory == MAP_FAILED) {
     problem_ = std::strerror(errno);
@@ -124,9 +124,9 @@ FileText read_file(const std::filesystem::path& path, uint64_t most_bytes) {
 std::string read_file(const std::filesystem::path& path, uint64_t most_bytes,
                       std::string_view advice) {
   FileText read = read_file(path, most_bytes);
-  if (read.problem.empty()) return std::move(read.text);
+  if (!read.problem) return std::move(read.text);
   throw std::invalid_argument(
-      fmt::format("{}: cannot be read ({}); {}", shown(path.string()), read.problem, advice));
+      fmt::format("{}: cannot be read ({}); {}", shown(path.string()), *read.problem, advice));
 }
 
 }  // namespace shardlens

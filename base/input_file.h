@@ -12,6 +12,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/fault.h"
+
 namespace shardlens {
 
 /// A file that is read in pieces, by several threads if need be. If the disk fails, a reader of a
@@ -27,9 +29,9 @@ class InputFile {
   ~InputFile();
 
   bool is_open() const { return descriptor_ >= 0; }
-  /// Says why the file is not open, as in "No such file or directory", "a pipe, not a file"; empty
-  /// if it is.
-  const std::string& problem() const { return problem_; }
+  /// Says why the file is not open, as in "No such file or directory", "a pipe, not a file";
+  /// nothing if it is.
+  const Problem& problem() const { return problem_; }
   int descriptor() const { return descriptor_; }
   /// Hands the descriptor to a caller that closes it; returns -1 if the file is not open.
   int release();
@@ -45,7 +47,7 @@ class InputFile {
  private:
   int descriptor_ = -1;
   uint64_t bytes_ = 0;
-  std::string problem_;
+  Problem problem_;
 };
 
 /// A file as mapped bytes, for as long as the object lives. Several threads may read it; do not
@@ -61,17 +63,17 @@ class MappedFile {
   ~MappedFile();
 
   std::span<const std::byte> bytes() const { return bytes_; }
-  const std::string& problem() const { return problem_; }
+  const Problem& problem() const { return problem_; }
 
  private:
   std::span<const std::byte> bytes_;
-  std::string problem_;
+  Problem problem_;
 };
 
 /// The content of a file, or the reason why it was not read.
 struct FileText {
   std::string text;
-  std::string problem;  // empty: it was read
+  Problem problem;  // nothing: it was read
 };
 
 /// Reads as many bytes as the file has when it is opened, but none if it has more than

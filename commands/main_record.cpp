@@ -106,7 +106,7 @@ int record(const RecordOptions& options) {
   const auto record = support_folder("record");
   const RecordFiles files = recorder_for(
       program, record, options.is_attached() ? CudaProvider::gpu : CudaProvider::null_device);
-  if (!files.doubt.empty()) fmt::print(stderr, "shardlens record: {}\n", files.doubt);
+  if (files.doubt) fmt::print(stderr, "shardlens record: {}\n", *files.doubt);
   return options.ranks ? record_ranks(options, program, files)
                        : record_one(options, program, files);
 }

@@ -47,7 +47,7 @@ double approximate_llama_numel(const LlamaSizes& s) {
          static_cast<double>(s.layers) * block;
 }
 
-std::optional<std::string> llama_problem(const LlamaSizes& sizes) {
+Problem llama_problem(const LlamaSizes& sizes) {
   if (auto problem = range_problem(sizes)) return problem;
   if (auto problem = division_problem("heads", sizes.heads, "width", sizes.width)) return problem;
   if (auto problem = division_problem("kv_heads", sizes.kv_heads, "heads", sizes.heads)) {

@@ -15,7 +15,7 @@ constexpr std::array<SizeKey<MlpSizes>, 4> kMlpKeys = {{
     {"classes", &MlpSizes::classes, kMostClasses},
 }};
 
-std::optional<std::string> mlp_problem(const MlpSizes& sizes) {
+Problem mlp_problem(const MlpSizes& sizes) {
   if (auto problem = range_problem(sizes)) return problem;
   const auto width = static_cast<double>(sizes.width);
   const auto ends = static_cast<double>(sizes.inputs + sizes.classes);

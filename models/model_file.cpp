@@ -20,10 +20,10 @@ namespace {
 
 std::string read_text(const std::string& path) {
   FileText read = read_file(path, kDescription.bytes);
-  if (read.problem.empty()) return std::move(read.text);
+  if (!read.problem) return std::move(read.text);
   throw std::invalid_argument(fmt::format(
       "{}: cannot be read as a model file ({}); give a preset ({}) or an existing JSON file",
-      shown(path), read.problem, fmt::join(preset_names(), ", ")));
+      shown(path), *read.problem, fmt::join(preset_names(), ", ")));
 }
 
 std::string name_from(const nlohmann::json& value) {

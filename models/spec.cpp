@@ -118,14 +118,14 @@ int64_t ModelSpec::target_bytes(int64_t batch) const {
   return batch * product(sample.target_shape) * static_cast<int64_t>(sizeof(int64_t));
 }
 
-std::optional<std::string> division_problem(const char* divisor_name, int64_t divisor,
-                                            const char* name, int64_t value) {
+Problem division_problem(const char* divisor_name, int64_t divisor, const char* name,
+                         int64_t value) {
   if (value % divisor == 0) return std::nullopt;
   return fmt::format("\"{}\" {} does not divide \"{}\" {}; change one of them", divisor_name,
                      divisor, name, value);
 }
 
-std::optional<std::string> numel_problem(int64_t width, double approximate_numel) {
+Problem numel_problem(int64_t width, double approximate_numel) {
   constexpr double kMostParameters = 1e15;
   if (approximate_numel <= kMostParameters) return std::nullopt;
   return fmt::format(

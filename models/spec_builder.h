@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/fault.h"
 #include "models/spec.h"
 
 namespace shardlens::models {
@@ -36,7 +37,7 @@ constexpr int64_t kMostSeq = int64_t{1} << 22;
 
 /// Returns what is wrong if some number is below 1 or above its limit; else nothing.
 template <class FamilySizes>
-std::optional<std::string> range_problem(const FamilySizes& sizes) {
+Problem range_problem(const FamilySizes& sizes) {
   for (const SizeKey<FamilySizes>& key : keys_of(sizes)) {
     const auto* number = std::get_if<int64_t FamilySizes::*>(&key.value);
     if (number == nullptr) continue;
@@ -49,12 +50,12 @@ std::optional<std::string> range_problem(const FamilySizes& sizes) {
 
 /// Returns what is wrong if `divisor` does not divide `value`, as "heads" must divide "width"; else
 /// nothing.
-std::optional<std::string> division_problem(const char* divisor_name, int64_t divisor,
-                                            const char* name, int64_t value);
+Problem division_problem(const char* divisor_name, int64_t divisor, const char* name,
+                         int64_t value);
 
 /// Returns what is wrong if a model is too large; else nothing. `approximate_numel` is in floating
 /// point, so that it can be compared with a limit before any product has overflowed.
-std::optional<std::string> numel_problem(int64_t width, double approximate_numel);
+Problem numel_problem(int64_t width, double approximate_numel);
 
 [[noreturn]] void refuse_sizes(const std::string& model, const std::string& problem);
 

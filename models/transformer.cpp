@@ -15,7 +15,7 @@ constexpr std::array<SizeKey<TransformerSizes>, 4> kTransformerKeys = {{
     {"seq", &TransformerSizes::seq, kMostSeq, kOptional},
 }};
 
-std::optional<std::string> transformer_problem(const TransformerSizes& sizes) {
+Problem transformer_problem(const TransformerSizes& sizes) {
   if (auto problem = range_problem(sizes)) return problem;
   const auto width = static_cast<double>(sizes.width);
   const double block = 9 * width * width + 10 * width;

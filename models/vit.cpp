@@ -42,7 +42,7 @@ double approximate_vit_numel(const VitSizes& s) {
          static_cast<double>(s.classes) * (width + 1) + 2 * width;
 }
 
-std::optional<std::string> vit_problem(const VitSizes& sizes) {
+Problem vit_problem(const VitSizes& sizes) {
   if (auto problem = range_problem(sizes)) return problem;
   if (auto problem = division_problem("patch_px", sizes.patch_px, "image_px", sizes.image_px)) {
     return problem;

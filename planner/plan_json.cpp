@@ -127,7 +127,7 @@ std::string plan_json(const Plan& plan) {
       {"torch",
        {{"version", plan.torch.rules->version},
         {"source", plan.torch.source},
-        {"doubt", plan.torch.doubt.empty() ? Json(nullptr) : Json(plan.torch.doubt)}}},
+        {"doubt", plan.torch.doubt ? Json(*plan.torch.doubt) : Json(nullptr)}}},
       {"program", program_json(plan.program)},
       {"gpu", plan.gpu},
       {"peak", std::move(peak)},

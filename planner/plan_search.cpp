@@ -172,7 +172,7 @@ class Search {
                              [&](size_t i) { return result_.candidates[i].step_seconds; });
     for_all(order_.size(), [&](size_t place) {
       Candidate& candidate = result_.candidates[order_[place]];
-      if (candidate.rejected.empty()) judge(candidate, configs[order_[place]], place);
+      if (!candidate.rejected) judge(candidate, configs[order_[place]], place);
     });
     find_front();
   }
@@ -232,7 +232,7 @@ class Search {
       if (candidate.step_seconds == 0) continue;  // cannot be run
       const bool is_smaller =
           front.empty() || candidate.device_bytes < result_.candidates[front.back()].device_bytes;
-      if (!candidate.rejected.empty() || !is_smaller) {
+      if (candidate.rejected || !is_smaller) {
         if (!front.empty()) reject(i, front.back());
         continue;
       }
@@ -311,8 +311,8 @@ std::string search_json(const SearchResult& result) {
          {"config", Json::parse(to_json(candidate.config))}});
   }
   for (const Candidate& candidate : result.candidates) {
-    if (candidate.rejected.empty()) continue;
-    rejected.push_back({{"flags", candidate.flags}, {"reason", candidate.rejected}});
+    if (!candidate.rejected) continue;
+    rejected.push_back({{"flags", candidate.flags}, {"reason", *candidate.rejected}});
   }
   const Json json = {{"schema", "shardlens.search/1"},
                      {"budget_bytes", result.budget_bytes},
@@ -336,8 +336,8 @@ std::string search_text(const SearchResult& result) {
   text += "\nthe others (--json has each)\n";
   std::map<std::string, int> kinds;
   for (const Candidate& candidate : result.candidates) {
-    if (candidate.rejected.empty()) continue;
-    ++kinds[candidate.rejected.substr(0, candidate.rejected.find(':'))];
+    if (!candidate.rejected) continue;
+    ++kinds[candidate.rejected->substr(0, candidate.rejected->find(':'))];
   }
   for (const auto& [kind, count] : kinds) text += fmt::format("  {:>6}  {}\n", count, kind);
   return text;

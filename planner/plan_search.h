@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/fault.h"
 #include "planner/planner.h"
 
 namespace shardlens::planner {
@@ -19,7 +20,7 @@ struct Candidate {
   std::string flags;
   int64_t device_bytes = 0;  // of those on the front
   double step_seconds = 0;   // 0: it cannot be run
-  std::string rejected;      // why; empty: it is on the front
+  Problem rejected;          // why; nothing: it is on the front
 };
 
 struct SearchResult {

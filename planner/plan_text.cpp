@@ -39,7 +39,7 @@ std::string engine_text(const Plan& plan) {
 }
 
 std::string torch_doubt_text(const Plan& plan) {
-  return plan.torch.doubt.empty() ? "" : fmt::format("  in doubt: {}\n", plan.torch.doubt);
+  return plan.torch.doubt ? fmt::format("  in doubt: {}\n", *plan.torch.doubt) : "";
 }
 
 std::string doubt_text(const Plan& plan) {

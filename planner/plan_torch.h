@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "base/fault.h"
 #include "models/torch_rules.h"
 
 namespace shardlens::planner {
@@ -10,7 +11,7 @@ namespace shardlens::planner {
 struct PlanTorch {
   const models::TorchRules* rules = &models::own_torch_rules();
   std::string source = "this build";  // who said which: "--torch", "PyTorch 2.15.0 of /venv/python"
-  std::string doubt;                  // empty where that version's rules are known
+  Problem doubt;                      // nothing where that version's rules are known
 };
 
 /// Chooses the version. `asked` is the value of --torch, empty if it was not given: then our own

@@ -133,8 +133,9 @@ void write_predicted_timeline(const std::string& path, const Config& config,
     profiler::Writer writer(unfinished, profile.header, all);
     write_events(writer, profile);
     writer.close();
-    if (!writer.failure().empty() || writer.counts().lost > 0) {
-      throw std::runtime_error(fmt::format("--timeline {}: {}", path, writer.failure()));
+    if (writer.failure() || writer.counts().lost > 0) {
+      throw std::runtime_error(
+          fmt::format("--timeline {}: {}", path, writer.failure().value_or("")));
     }
   });
 }

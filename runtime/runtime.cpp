@@ -39,8 +39,8 @@ void introduce(const Job& job, const RunDirectory& directory, const std::vector<
              job.config.batch);
   if (job.config.solo_rank >= 0) fmt::print("rank {} alone\n", job.config.solo_rank);
   fmt::print("run: {}\n", directory.path().string());
-  if (!job.init_unverified.empty()) {
-    fmt::print("--init {}: not verified: {}\n", job.config.init, job.init_unverified);
+  if (job.init_unverified) {
+    fmt::print("--init {}: not verified: {}\n", job.config.init, *job.init_unverified);
   }
   for (const std::string& line : resumed) fmt::print("{}\n", line);
   if (!job.notice.empty()) fmt::print("{}\n", job.notice);

@@ -30,7 +30,7 @@ constexpr size_t kChunkBytes = size_t{1} << 14;
 class PlainSource : public ByteSource {
  public:
   explicit PlainSource(const std::string& path) : path_(path), file_(path) {
-    if (!file_.is_open()) refuse(path_, "cannot be opened (" + file_.problem() + ")");
+    if (!file_.is_open()) refuse(path_, "cannot be opened (" + *file_.problem() + ")");
   }
 
   size_t read(std::span<uint8_t> to) override {

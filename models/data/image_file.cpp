@@ -48,7 +48,7 @@ void check_image_size(int64_t width, int64_t height, int64_t file_bytes,
 
 DecodedImage decode_image(const std::string& path, int64_t channels) {
   const FileText file = read_file(path, kMostImageBytes);
-  if (!file.problem.empty()) refuse_image(path, file.problem);
+  if (file.problem) refuse_image(path, *file.problem);
   try {
     DecodedImage image = is_jpeg(file.text) ? decode_jpeg(file.text) : decode_png(file.text);
     if (channels == 1) make_grey(image);

@@ -267,12 +267,11 @@ MappedFile SafetensorsFile::map_file(const std::string& path) {
   if (!file.is_open()) {
     throw std::invalid_argument(
         fmt::format("{}: cannot be opened as a safetensors file ({}); give an existing file",
-                    shown(path), file.problem()));
+                    shown(path), *file.problem()));
   }
   if (file.bytes() < kLengthBytes) throw_damaged("too short for a header");
   MappedFile mapped(path);
-  if (!mapped.problem().empty())
-    throw_damaged(fmt::format("cannot be mapped: {}", mapped.problem()));
+  if (mapped.problem()) throw_damaged(fmt::format("cannot be mapped: {}", *mapped.problem()));
   if (mapped.bytes().size() < kLengthBytes) throw_damaged("too short for a header");
   return mapped;
 }

@@ -22,10 +22,10 @@ namespace {
 
 std::string read_config_file(const std::string& path) {
   FileText read = read_file(path, kWritten.bytes);
-  if (read.problem.empty()) return std::move(read.text);
+  if (!read.problem) return std::move(read.text);
   throw std::invalid_argument(
       fmt::format("--config {}: cannot be opened ({}); give a file such as a run's config.json",
-                  path, read.problem));
+                  path, *read.problem));
 }
 
 std::string unknown_flag(const std::string& argument) {

@@ -108,7 +108,7 @@ class Archive {
   /// Adds a file to the archive and returns its length in bytes.
   int64_t add(const fs::path& file, const std::string& name) {
     const InputFile in(file);
-    if (!in.is_open()) fail(file, in.problem());
+    if (!in.is_open()) fail(file, *in.problem());
     const auto bytes = static_cast<int64_t>(in.bytes());
     add_header(name, bytes, fs::last_write_time(file));
     std::vector<std::byte> part(size_t{1} << 20);

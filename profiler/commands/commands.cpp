@@ -139,7 +139,7 @@ std::string check_text(const std::string& path, const FileReport& file) {
     text += fmt::format("{:>12} {:<10} {:>10} {:>12} {:>12} {:>12.3f}", block.offset, block.type,
                         block.count, block.bytes, block.raw_bytes,
                         static_cast<double>(block.last_ns) / 1e6);
-    text += block.problem.empty() ? "\n" : fmt::format("  {}\n", block.problem);
+    text += block.problem ? fmt::format("  {}\n", *block.problem) : "\n";
   }
   return text;
 }

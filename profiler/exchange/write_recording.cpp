@@ -67,7 +67,7 @@ class LabelWriter {
   uint32_t kept(Give give) {
     for (;;) {
       const uint32_t number = give();
-      if (number != 0 || !writer_.failure().empty() || pauses_left_ == 0) return number;
+      if (number != 0 || writer_.failure() || pauses_left_ == 0) return number;
       --pauses_left_;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
@@ -89,7 +89,7 @@ void write_recording(const Profile& profile, const std::string& path) {
     writer.append(event);
   }
   writer.close();
-  if (!writer.failure().empty()) throw std::runtime_error(writer.failure());
+  if (const Problem failure = writer.failure()) throw std::runtime_error(*failure);
   const int64_t lost = writer.counts().lost - profile.judgement.lost_events;
   if (lost > 0) {
     throw std::runtime_error(

@@ -58,7 +58,7 @@ class Indexer {
   /// Indexes a block and returns the offset of the next: after the payload if it is intact, else
   /// the next sound header, since nobody knows how many bytes of the payload are there.
   uint64_t take_block(uint64_t at, const BlockHeader& header) {
-    IndexedBlock block{at, header, ""};
+    IndexedBlock block{at, header, {}};
     const uint64_t payload_at = at + sizeof header;
     if (header.stored_bytes > unsound_left_) {
       return refuse(std::move(block), "not looked at: too much of the file is damaged");
@@ -66,16 +66,16 @@ class Indexer {
     stored_.resize(std::min<uint64_t>(header.stored_bytes, size_ - payload_at));
     stored_.resize(file_.read(payload_at, stored_));
     const bool is_cut_off = stored_.size() < header.stored_bytes;
-    std::string problem;
+    Problem problem;
     if (is_cut_off) {
       problem =
           fmt::format("cut off: {} of {} bytes are there", stored_.size(), header.stored_bytes);
     } else if (crc32c(stored_) != header.payload_crc) {
       problem = "its checksum does not match its bytes";
     }
-    if (!problem.empty()) {
+    if (problem) {
       unsound_left_ -= stored_.size();
-      return refuse(std::move(block), problem, is_cut_off);
+      return refuse(std::move(block), *problem, is_cut_off);
     }
     index_.blocks.push_back(std::move(block));
     return payload_at + header.stored_bytes;
@@ -140,8 +140,7 @@ BlockIndex index_blocks(const File& file, const std::string& path) {
                     "Shardlens that wrote it",
                     path, index.preamble.major, index.preamble.minor, kMajor));
   }
-  const bool is_recording =
-      index.blocks.size() > 0 || (index.faults.empty() && index.torn_tail.empty());
+  const bool is_recording = index.blocks.size() > 0 || (index.faults.empty() && !index.torn_tail);
   if (!is_recording || index.file_bytes < sizeof(Preamble)) {
     throw std::invalid_argument(
         fmt::format("{}: not a recording of Shardlens ({} bytes)", path, index.file_bytes));
@@ -150,7 +149,7 @@ BlockIndex index_blocks(const File& file, const std::string& path) {
 }
 
 void read_payload(const File& file, const IndexedBlock& block, BlockCodec& codec, Bytes& payload) {
-  if (!block.problem.empty()) throw std::runtime_error(block.problem);
+  if (block.problem) throw std::runtime_error(*block.problem);
   Bytes stored(block.header.stored_bytes);
   if (file.read(block.offset + sizeof(BlockHeader), stored) < stored.size()) {
     throw std::runtime_error("it cannot be read any more");

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/fault.h"
 #include "profiler/file/file.h"
 #include "profiler/file/format.h"
 
@@ -14,7 +15,7 @@ namespace shardlens::profiler {
 struct IndexedBlock {
   uint64_t offset = 0;
   BlockHeader header;
-  std::string problem;  // empty: intact
+  Problem problem;  // nothing: intact
 };
 
 struct BlockIndex {
@@ -22,8 +23,7 @@ struct BlockIndex {
   uint64_t file_bytes = 0;
   std::vector<IndexedBlock> blocks;  // by offset; only those with a whole header
   std::vector<std::string> faults;   // with offsets, one line each, in order
-  std::string
-      torn_tail;  // the fault at the end of the file, as a file that is being written has
+  Problem torn_tail;                 // at the end of the file, as a file that is being written has
 };
 
 /// Reads the whole file, each byte of an intact one once. Throws std::invalid_argument if the file

@@ -237,8 +237,8 @@ class OpenReader {
 
   bool is_open() const { return file_.is_open(); }
 
-  /// Returns why the file cannot be read; empty if it is this recording's and sound.
-  std::string problem(uint64_t id) {
+  /// Returns why the file cannot be read; nothing if it is this recording's and sound.
+  Problem problem(uint64_t id) {
     if (read_at<OpenPreamble>(0, preamble_) < sizeof preamble_) return "it has no whole beginning";
     const OpenShape& shape = preamble_.shape;
     const bool sound = preamble_.magic == kOpenMagic && preamble_.crc == crc_of_preamble(preamble_);
@@ -250,7 +250,7 @@ class OpenReader {
         shape.area_bytes > kMaxBlockBytes) {
       return "it names a size that no version writes";
     }
-    return "";
+    return std::nullopt;
   }
 
   void read_all(OpenContents& contents) {
@@ -393,7 +393,7 @@ OpenContents read_open_blocks(const std::string& path, uint64_t id) {
   OpenReader reader(path);
   if (!reader.is_open()) return contents;
   contents.problem = reader.problem(id);
-  contents.found = contents.problem.empty();
+  contents.found = !contents.problem;
   if (contents.found) reader.read_all(contents);
   return contents;
 }

@@ -27,6 +27,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/fault.h"
 #include "profiler/file/file.h"
 #include "profiler/recording/profile.h"
 
@@ -99,7 +100,7 @@ struct OpenContents {
   uint64_t newest = 0;        // the highest number of a block that has an event; 0: not known
   std::vector<Block> blocks;  // by rising sequence
   std::vector<std::pair<uint32_t, std::string>> strings;
-  std::string problem;              // why none of it can be read; empty: it can
+  Problem problem;                  // why none of it can be read; nothing: it can
   std::vector<std::string> faults;  // what is damaged, one line each
 };
 

@@ -25,7 +25,7 @@ File open_recording(const std::string& path) {
   InputFile file(path);
   if (!file.is_open()) {
     throw std::invalid_argument(
-        fmt::format("{}: cannot open this recording: {}", path, file.problem()));
+        fmt::format("{}: cannot open this recording: {}", path, *file.problem()));
   }
   return File(file.release());
 }
@@ -159,7 +159,7 @@ void Reader::Recording::take_sealed() {
   bool has_header = false;
   for (size_t number = 0; number < index_.blocks.size(); ++number) {
     const IndexedBlock& block = index_.blocks[number];
-    if (!block.problem.empty()) continue;
+    if (block.problem) continue;
     has_later_types |= block.header.type > BlockType::end;
     has_header |= block.header.type == BlockType::header;
     try {
@@ -285,16 +285,16 @@ bool Reader::Recording::has_events(uint64_t sequence) const {
 /// its events are in the .open file until it is whole.
 void Reader::Recording::note_ends() {
   const bool has_open = !closed && open_.found;
-  if (!index_.torn_tail.empty()) {
+  if (index_.torn_tail) {
     const IndexedBlock* last = index_.blocks.empty() ? nullptr : &index_.blocks.back();
-    const bool misses_events = last != nullptr && !last->problem.empty() &&
+    const bool misses_events = last != nullptr && last->problem &&
                                last->header.type == BlockType::events &&
                                !has_events(last->header.sequence);
-    if (!has_open || misses_events) note(index_.torn_tail);
+    if (!has_open || misses_events) note(*index_.torn_tail);
   }
   if (closed || open_.found) return;
   note(fmt::format("it was not closed, and of its .open file {}: the last events may be missing",
-                   open_.problem.empty() ? "there is none" : open_.problem));
+                   open_.problem.value_or("there is none")));
   may_lack_end_ = true;
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/fault.h"
 #include "profiler/recording/judgement.h"
 #include "profiler/recording/profile.h"
 
@@ -74,7 +75,7 @@ struct BlockReport {
   uint32_t count = 0;      // of events or strings
   int64_t first_ns = 0;
   int64_t last_ns = 0;
-  std::string problem;  // empty: intact
+  Problem problem;  // nothing: intact
 };
 
 struct FileReport {

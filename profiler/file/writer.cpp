@@ -96,7 +96,7 @@ class Writer::Recording {
   uint32_t frame(const StackFrame& frame);
   void close();
   WriterCounts counts() const;
-  std::string failure() const;
+  Problem failure() const;
 
  private:
   struct Block {
@@ -135,7 +135,7 @@ class Writer::Recording {
   uint64_t lost_ = 0;
   bool strings_due_ = false;
   bool closing_ = false;
-  std::string failure_;
+  Problem failure_;
   std::atomic<bool> failed_ = false;
   std::atomic<uint64_t> bytes_ = 0;
 
@@ -345,7 +345,7 @@ WriterCounts Writer::Recording::counts() const {
           .bytes = static_cast<int64_t>(bytes_)};
 }
 
-std::string Writer::Recording::failure() const {
+Problem Writer::Recording::failure() const {
   const std::lock_guard lock(mutex_);
   return failure_;
 }
@@ -376,6 +376,6 @@ uint32_t Writer::frame(const StackFrame& frame) noexcept {
 
 void Writer::close() noexcept { recording_->close(); }
 WriterCounts Writer::counts() const noexcept { return recording_->counts(); }
-std::string Writer::failure() const { return recording_->failure(); }
+Problem Writer::failure() const { return recording_->failure(); }
 
 }  // namespace shardlens::profiler

@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/fault.h"
 #include "profiler/recording/profile.h"
 
 namespace shardlens::profiler {
@@ -64,8 +65,8 @@ class Writer {
   void close() noexcept;
 
   WriterCounts counts() const noexcept;
-  /// Returns why the recording stopped; empty if it did not.
-  std::string failure() const;
+  /// Returns why the recording stopped; nothing if it did not.
+  Problem failure() const;
 
  private:
   class Recording;

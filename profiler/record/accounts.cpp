@@ -130,8 +130,8 @@ std::string why_nothing(const Accounts& accounts, const CommandEnd& end,
   return why_no_gpu(accounts, end, is_attached);
 }
 
-std::string failure_text(const Accounts& accounts, const CommandEnd& end) {
-  if (!end.is_failure()) return {};
+Problem failure_text(const Accounts& accounts, const CommandEnd& end) {
+  if (!end.is_failure()) return std::nullopt;
   if (!end.how.empty()) return end.how;
   const AccountEntry* const error = accounts.first_error();
   if (error == nullptr) return fmt::format("the program ended with exit code {}", end.exit_code);

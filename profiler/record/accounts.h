@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/fault.h"
+
 namespace shardlens::profiler {
 
 /// Holds one thing that a process has said, with its time.
@@ -53,7 +55,7 @@ std::string why_nothing(const Accounts& accounts, const CommandEnd& end,
                         const std::vector<std::string>& command, bool is_attached);
 
 /// Returns how a command failed and why: "the program failed with exit code 1, ValueError: no data
-/// (train.py:30)". Returns "" if it did not fail.
-std::string failure_text(const Accounts& accounts, const CommandEnd& end);
+/// (train.py:30)". Returns nothing if it did not fail.
+Problem failure_text(const Accounts& accounts, const CommandEnd& end);
 
 }  // namespace shardlens::profiler

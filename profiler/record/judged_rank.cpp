@@ -11,7 +11,7 @@ namespace shardlens::profiler {
 namespace {
 
 JudgedRank judge_one(const RecordOptions& options, const std::string& path,
-                     const std::string& failure) {
+                     const Problem& failure) {
   JudgedRank rank{.report = report_of(path), .facts = read_record_facts(path)};
   rank.report.source = path;
   rank.outside = outside_of(options, rank.report, rank.facts);
@@ -24,7 +24,7 @@ JudgedRank judge_one(const RecordOptions& options, const std::string& path,
 }  // namespace
 
 std::vector<JudgedRank> judge(const RecordOptions& options, const RecordedRun& run) {
-  const std::string failure = failure_text(run.accounts, run.end);
+  const Problem failure = failure_text(run.accounts, run.end);
   std::vector<JudgedRank> ranks;
   for (const auto& path : run.recordings) {
     ranks.push_back(judge_one(options, path.string(), failure));

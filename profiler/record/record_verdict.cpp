@@ -62,7 +62,7 @@ std::vector<std::vector<int>> groups_in(const nlohmann::json& facts) {
 
 /// Describes the last request that failed: the one that ended the program, if one has.
 std::string out_of_memory_line(const RankReport& report, int64_t outside_bytes,
-                               const std::string& failure) {
+                               const Problem& failure) {
   const OutOfMemory& last = report.out_of_memory.back();
   const std::string others =
       report.out_of_memory_count == 1
@@ -74,8 +74,7 @@ std::string out_of_memory_line(const RankReport& report, int64_t outside_bytes,
       when_text(last.at.step), last.label.empty() ? "" : " at " + last.label,
       bytes_text(last.asked_bytes), bytes_text(last.blocks.allocated()),
       bytes_text(last.blocks.reserved), bytes_text(report.header.capacity_bytes),
-      bytes_text(outside_bytes), others,
-      failure.empty() ? "the program went on without it" : failure);
+      bytes_text(outside_bytes), others, failure.value_or("the program went on without it"));
 }
 
 /// Returns how far the program came. A step begins in a recording with its first allocation.
@@ -110,12 +109,12 @@ Peaks peaks_of(const RankReport& report, const RecordFacts& facts) {
           .may_be_lower = report.judgement.bound() == PeakBound::about};
 }
 
-/// Returns why the peaks may not be the program's, or "" if they are.
-std::string why_incomplete(const RankReport& report, const RecordFacts& facts, const Peaks& peaks,
-                           const std::string& failure) {
-  if (!failure.empty()) return fmt::format("{}, {}", failure, progress_text(report, facts));
+/// Returns why the peaks may not be the program's, or nothing if they are.
+Problem why_incomplete(const RankReport& report, const RecordFacts& facts, const Peaks& peaks,
+                       const Problem& failure) {
+  if (failure) return fmt::format("{}, {}", *failure, progress_text(report, facts));
   if (!facts.is_known) return "its process ended and did not close the recording";
-  if (peaks.are_counted || report.judgement.is_exact()) return {};
+  if (peaks.are_counted || report.judgement.is_exact()) return std::nullopt;
   return judgement_text(report.judgement);
 }
 
@@ -218,7 +217,7 @@ namespace {
 
 /// Returns the verdict without its doubts.
 RecordVerdict plain_verdict(const RankReport& report, const RecordFacts& facts, const Peaks& peaks,
-                            int64_t outside_bytes, const std::string& failure) {
+                            int64_t outside_bytes, const Problem& failure) {
   const int64_t capacity_bytes = report.header.capacity_bytes;
   const int64_t allocated_bytes = peaks.allocated + outside_bytes;
   const int64_t reserved_bytes = peaks.reserved + outside_bytes;
@@ -232,11 +231,12 @@ RecordVerdict plain_verdict(const RankReport& report, const RecordFacts& facts, 
   if (allocated_bytes > capacity_bytes && !peaks.may_be_lower) {
     return {.line = fmt::format("does not fit: takes {} or more ({}), but there are {}{}",
                                 bytes_text(allocated_bytes), outside, capacity,
-                                failure.empty() ? "" : "; " + failure),
+                                failure ? "; " + *failure : ""),
             .exit_code = kDoesNotFit};
   }
-  const std::string why = why_incomplete(report, facts, peaks, failure);
-  if (!why.empty()) return no_verdict(report, peaks, outside_bytes, why);
+  if (const Problem why = why_incomplete(report, facts, peaks, failure)) {
+    return no_verdict(report, peaks, outside_bytes, *why);
+  }
   if (report.main_space() == nullptr) {
     return {.line = "no verdict: nothing was allocated on the GPU", .exit_code = kNotRecorded};
   }
@@ -268,7 +268,7 @@ std::string bounds_text(const RankReport& report) {
 }  // namespace
 
 RecordVerdict verdict_of(const RankReport& report, const RecordFacts& facts, int64_t outside_bytes,
-                         const std::string& failure) {
+                         const Problem& failure) {
   const Peaks peaks = peaks_of(report, facts);
   RecordVerdict verdict = plain_verdict(report, facts, peaks, outside_bytes, failure);
   if (peaks.are_counted) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/fault.h"
 #include "profiler/record/accounts.h"
 #include "profiler/report/report.h"
 
@@ -69,12 +70,12 @@ struct RecordVerdict {
 };
 
 /// Decides whether the program fits. `outside_bytes` is what CUDA, NCCL and others take of the GPU
-/// beside PyTorch. `failure` says how the program failed; empty: it did not. A program that failed,
-/// or whose recording was not closed, is never said to fit: its peak may have been to come. If
-/// PyTorch's history has forgotten events, the peaks are those of PyTorch's counters, which have
+/// beside PyTorch. `failure` says how the program failed; nothing: it did not. A program that
+/// failed, or whose recording was not closed, is never said to fit: its peak may have been to come.
+/// If PyTorch's history has forgotten events, the peaks are those of PyTorch's counters, which have
 /// forgotten none. The doubts of `facts` are among those of the verdict.
 RecordVerdict verdict_of(const RankReport& report, const RecordFacts& facts, int64_t outside_bytes,
-                         const std::string& failure);
+                         const Problem& failure);
 
 /// Returns the exit code of `shardlens record`: 3 if memory ran out, however the program ended;
 /// else the program's own if it failed; else the worst verdict, of which 3 is certain; 5 without

@@ -71,7 +71,7 @@ std::string options_json(const RecordOptions& options, const PythonProgram& prog
                          const RecordFiles& files, const std::string& claim,
                          const std::string& messages) {
   std::vector<std::string> doubts = doubts_of(program);
-  if (!files.doubt.empty()) doubts.push_back(files.doubt);
+  if (files.doubt) doubts.push_back(*files.doubt);
   const std::string library = files.library.string();
   const nlohmann::json json = {
       {"library", library.empty() ? nlohmann::json() : nlohmann::json(library)},

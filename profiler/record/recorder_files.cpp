@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/fault.h"
 #include "base/process/program_output.h"
 
 namespace shardlens::profiler {
@@ -57,16 +58,16 @@ bool is_as_private_as(const struct stat& one, const fs::path& other) {
 }
 
 /// Returns why others than the user may have put into the cache what is there, and what to do about
-/// it; "" if they cannot have, or if there is no cache. Whoever can write to `record` of an
+/// it; nothing if they cannot have, or if there is no cache. Whoever can write to `record` of an
 /// installation, from which the recorder for our own PyTorch is loaded, may also write to what was
 /// installed in it.
-std::string why_not_private(const fs::path& record) {
+Problem why_not_private(const fs::path& record) {
   const std::string path = cache_in(record).string();
   struct stat found {};
-  if (::lstat(path.c_str(), &found) != 0) return {};
+  if (::lstat(path.c_str(), &found) != 0) return std::nullopt;
   const bool is_installed = !is_build(record.parent_path());
   if (!S_ISDIR(found.st_mode)) return fmt::format("{0} is no folder; run rm {0}", path);
-  if (is_installed && is_as_private_as(found, record)) return {};
+  if (is_installed && is_as_private_as(found, record)) return std::nullopt;
   if (found.st_uid != ::geteuid() && !(is_installed && found.st_uid == 0)) {
     return fmt::format("{} belongs to user {}, not to you; build Shardlens in a folder of your own",
                        path, found.st_uid);
@@ -77,7 +78,7 @@ std::string why_not_private(const fs::path& record) {
                        is_installed ? "install Shardlens again"
                                     : fmt::format("run rm -r {}, it is made again", path));
   }
-  if (is_installed || mode == 0700) return {};
+  if (is_installed || mode == 0700) return std::nullopt;
   return fmt::format("{0} has mode {1:04o}, not 0700; run chmod 700 {0}", path, mode);
 }
 
@@ -86,7 +87,7 @@ fs::path stubs_of_build(const fs::path& record) { return record.parent_path() / 
 /// Returns a file that exists once the stubs of the build were compared with this wheel. Returns ""
 /// if these are other stubs, or if another user may have left the file.
 fs::path receipt_of(const fs::path& stubs, const PythonProgram& program, const fs::path& record) {
-  if (stubs != stubs_of_build(record) || !why_not_private(record).empty()) return {};
+  if (stubs != stubs_of_build(record) || why_not_private(record)) return {};
   return cache_in(record) / (recorder_name(program, record) + ".checked");
 }
 
@@ -107,17 +108,18 @@ bool is_of_build(const PythonProgram& program) {
          program.cuda_version.starts_with(SHARDLENS_CUDA_MAJOR ".");
 }
 
-/// Returns a text that names the calls of this wheel that the stubs lack, or "" if they lack none.
-std::string lack_in(const fs::path& stubs, const PythonProgram& program, const fs::path& record) {
+/// Returns a text that names the calls of this wheel that the stubs lack, or nothing if they lack
+/// none.
+Problem lack_in(const fs::path& stubs, const PythonProgram& program, const fs::path& record) {
   const fs::path receipt = receipt_of(stubs, program, record);
   std::error_code ignored;
-  if (!receipt.empty() && fs::exists(receipt, ignored)) return {};
+  if (!receipt.empty() && fs::exists(receipt, ignored)) return std::nullopt;
   const fs::path make_stubs = require_existing(record / "make_stubs.py");
   const ProgramOutput said = output_of({program.interpreter, make_stubs.string(), "--check",
                                         program.torch.string(), stubs.string()});
   if (said.exit_code == 0) {
     leave(receipt);
-    return {};
+    return std::nullopt;
   }
   const auto lines = lines_of(said.text);
   return lines.empty() ? "its calls cannot be compared with the null device's" : lines.back();
@@ -133,9 +135,9 @@ fs::path sources_of(const fs::path& build) {
   return {};
 }
 
-/// Builds the recorder. If that fails, returns why, and how to fix it.
-std::string why_not_built(const PythonProgram& program, const fs::path& record,
-                          const std::string& name) {
+/// Builds the recorder. Returns why that has failed, and how to fix it; nothing if it has not.
+Problem why_not_built(const PythonProgram& program, const fs::path& record,
+                      const std::string& name) {
   const std::string none =
       fmt::format("there is no recorder for PyTorch {}", program.torch_version);
   const fs::path sources = sources_of(record.parent_path());
@@ -148,7 +150,7 @@ std::string why_not_built(const PythonProgram& program, const fs::path& record,
   }
   const ProgramOutput said = output_of({script.string(), record.parent_path().string(),
                                         program.torch.string(), program.torch_version, name});
-  if (said.exit_code == 0) return {};
+  if (said.exit_code == 0) return std::nullopt;
   const auto lines = lines_of(said.text);
   return fmt::format("{}: {}", none, lines.empty() ? "its build was ended" : lines.back());
 }
@@ -186,7 +188,7 @@ std::string recorder_of_installation(const PythonProgram& program, const fs::pat
     const std::string name = kept.filename().string();
     if (!name.starts_with(minor_of(program.torch_version))) continue;
     if (!is_for_cuda_of(program, stubs)) continue;
-    if (answers == CudaProvider::gpu || lack_in(stubs, program, record).empty()) return name;
+    if (answers == CudaProvider::gpu || !lack_in(stubs, program, record)) return name;
   }
   return {};
 }
@@ -195,21 +197,20 @@ std::string recorder_of_installation(const PythonProgram& program, const fs::pat
 std::string name_for(const PythonProgram& program, const fs::path& record, CudaProvider answers) {
   const std::string own = recorder_name(program, record);
   std::error_code ignored;
-  if (fs::exists(cache_in(record) / own, ignored) || !why_not_private(record).empty()) return own;
+  if (fs::exists(cache_in(record) / own, ignored) || why_not_private(record)) return own;
   const std::string installed = recorder_of_installation(program, record, answers);
   return installed.empty() ? own : installed;
 }
 
-/// Returns "" if the recorder exists, or could be built now; else why not.
-std::string why_no_recorder(const PythonProgram& program, const fs::path& record,
-                            const std::string& name) {
-  const std::string why_not = why_not_private(record);
-  if (!why_not.empty()) {
+/// Returns nothing if the recorder exists, or could be built now; else why not.
+Problem why_no_recorder(const PythonProgram& program, const fs::path& record,
+                        const std::string& name) {
+  if (const Problem why_not = why_not_private(record)) {
     return fmt::format("the recorder for PyTorch {} is not loaded: {}", program.torch_version,
-                       why_not);
+                       *why_not);
   }
   std::error_code ignored;
-  if (fs::exists(cache_in(record) / name, ignored)) return {};
+  if (fs::exists(cache_in(record) / name, ignored)) return std::nullopt;
   return why_not_built(program, record, name);
 }
 
@@ -219,7 +220,7 @@ std::string why_no_recorder(const PythonProgram& program, const fs::path& record
 /// the build's.
 std::vector<fs::path> possible_stubs(const PythonProgram& program, const fs::path& record) {
   std::vector<fs::path> all = {stubs_of_build(record)};
-  if (why_not_private(record).empty()) {
+  if (!why_not_private(record)) {
     for (const fs::path& kept : kept_in(record)) all.push_back(kept / "null_device");
   }
   std::vector<fs::path> possible;
@@ -230,15 +231,15 @@ std::vector<fs::path> possible_stubs(const PythonProgram& program, const fs::pat
 
 /// Returns a folder of stubs that lack no call. Throws if there is none.
 fs::path find_stubs(const PythonProgram& program, const fs::path& record, const std::string& why) {
-  std::string lack;
+  Problem lack;
   for (const fs::path& stubs : possible_stubs(program, record)) {
-    const std::string other = lack_in(stubs, program, record);
-    if (other.empty()) return stubs;
-    if (lack.empty()) lack = other;
+    const Problem other = lack_in(stubs, program, record);
+    if (!other) return stubs;
+    if (!lack) lack = other;
   }
   throw std::invalid_argument(
       fmt::format("PyTorch {} cannot run on a GPU that is not there: {}; {}", program.torch_version,
-                  lack, why));
+                  *lack, why));
 }
 
 RecordFiles history_files(const PythonProgram& program, const fs::path& record,
@@ -259,13 +260,12 @@ RecordFiles recorder_for(const PythonProgram& program, const fs::path& record,
                          CudaProvider answers) {
   check_pytorch(program);
   const fs::path stubs = stubs_of_build(record);
-  if (is_of_build(program) &&
-      (answers == CudaProvider::gpu || lack_in(stubs, program, record).empty())) {
+  if (is_of_build(program) && (answers == CudaProvider::gpu || !lack_in(stubs, program, record))) {
     return files_in(record, stubs, record);
   }
   const std::string name = name_for(program, record, answers);
-  const std::string why = why_no_recorder(program, record, name);
-  if (!why.empty()) return history_files(program, record, answers, why);
+  const Problem why = why_no_recorder(program, record, name);
+  if (why) return history_files(program, record, answers, *why);
   const fs::path folder = cache_in(record) / name;
   return files_in(folder, folder / "null_device", record);
 }

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <string>
 
+#include "base/fault.h"
 #include "profiler/record/python_program.h"
 
 namespace shardlens::profiler {
@@ -15,7 +16,7 @@ struct RecordFiles {
   std::filesystem::path library;  // libshardlens_python.so; empty: PyTorch's history is recorded
   std::filesystem::path python;   // sitecustomize.py is in it
   std::filesystem::path stubs;  // folder of the null device's libraries; empty where a GPU answers
-  std::string doubt = {};  // without a library: what the recording lacks, why, and how to fix it
+  Problem doubt = {};  // without a library: what the recording lacks, why, and how to fix it
 };
 
 /// Says who answers LibTorch's calls of CUDA.

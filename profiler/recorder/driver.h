@@ -15,6 +15,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/fault.h"
+
 namespace shardlens::profiler {
 
 /// One allocation by the driver, or one release of memory to it.
@@ -44,9 +46,9 @@ class DriverWatch {
   DriverWatch(const DriverWatch&) = delete;
   DriverWatch& operator=(const DriverWatch&) = delete;
 
-  bool is_watching() const { return unavailable_.empty(); }
-  /// Returns "CUPTI unavailable: <reason>", one line; empty while it watches.
-  const std::string& unavailable_reason() const { return unavailable_; }
+  bool is_watching() const { return !unavailable_; }
+  /// Returns "CUPTI unavailable: <reason>", one line; nothing while it watches.
+  const Problem& unavailable_reason() const { return unavailable_; }
   /// Returns the driver's functions that this CUPTI cannot watch, e.g. "cuMemHostAlloc_v2".
   const std::vector<std::string>& not_watched() const { return not_watched_; }
 
@@ -56,7 +58,7 @@ class DriverWatch {
 
   Account& account_;
   std::unique_ptr<Subscription> subscription_;
-  std::string unavailable_;
+  Problem unavailable_;
   std::vector<std::string> not_watched_;
 };
 

@@ -337,9 +337,9 @@ const char* shardlens_record_begin(const ShardlensRecordStart* start) {
 }
 
 const char* shardlens_record_driver_fault() {
-  static auto& fault = *new std::string();
+  static auto& fault = *new shardlens::Problem();
   if (Recorder* const active = Recorder::active()) fault = active->driver_fault();
-  return fault.empty() ? nullptr : fault.c_str();
+  return fault ? fault->c_str() : nullptr;
 }
 
 void shardlens_record_leave_driver() {

@@ -406,8 +406,8 @@ Recorder::Recorder(const RecorderOptions& options) : hooks_(std::make_unique<Hoo
 
 void Recorder::sample_start() { sample_device(Counter::device_start); }
 
-std::string Recorder::driver_fault() const {
-  return hooks_->driver() == nullptr ? "" : hooks_->driver()->unavailable_reason();
+Problem Recorder::driver_fault() const {
+  return hooks_->driver() == nullptr ? std::nullopt : hooks_->driver()->unavailable_reason();
 }
 
 void Recorder::leave_driver() { hooks_->stop_driver(); }

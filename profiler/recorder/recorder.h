@@ -23,6 +23,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/fault.h"
 #include "profiler/recorder/step_window.h"
 #include "profiler/recording/profile.h"
 
@@ -51,8 +52,8 @@ struct RecorderSummary {
   int64_t events = 0;
   int64_t lost_events = 0;
   int64_t file_bytes = 0;
-  std::string failure;  // why recording stopped early; empty: it did not
-  std::string driver;   // why the driver's layer is missing; empty: it is there
+  Problem failure;  // why recording stopped early; nothing: it did not
+  Problem driver;   // why the driver's layer is missing; nothing: it is there
 };
 
 class Recorder {
@@ -97,8 +98,8 @@ class Recorder {
   /// are valid until one of them ends.
   static std::span<const std::string> running_operators();
 
-  /// Returns why the driver's layer is missing; empty if it is there, or was not asked for.
-  std::string driver_fault() const;
+  /// Returns why the driver's layer is missing; nothing if it is there, or was not asked for.
+  Problem driver_fault() const;
   /// Ends the driver's layer, so that another tool can subscribe to CUPTI; the rest of the
   /// recording goes on.
   void leave_driver();

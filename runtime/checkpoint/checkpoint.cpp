@@ -245,8 +245,8 @@ std::string weight_index(const FileLayout& layout) {
 
 bool holds_tensors(const ManifestFile& file) { return file.name.ends_with(".safetensors"); }
 
-std::string checksum_fault(const ManifestFile& written, uint32_t found) {
-  if (found == written.crc32c) return "";
+Problem checksum_fault(const ManifestFile& written, uint32_t found) {
+  if (found == written.crc32c) return std::nullopt;
   return fmt::format("{} is damaged: its checksum is {:08x}, not {:08x}", written.name, found,
                      written.crc32c);
 }

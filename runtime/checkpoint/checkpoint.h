@@ -19,6 +19,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/fault.h"
 #include "models/spec.h"
 
 namespace shardlens::runtime {
@@ -120,9 +121,9 @@ struct ManifestFile {
 /// True if the file holds tensors. All other files of a checkpoint are small.
 bool holds_tensors(const ManifestFile& file);
 
-/// Returns what to say of a file whose checksum is now `found`, or "" if the file is as it was
-/// written.
-std::string checksum_fault(const ManifestFile& written, uint32_t found);
+/// Returns what to say of a file whose checksum is now `found`, or nothing if the file is as it
+/// was written.
+Problem checksum_fault(const ManifestFile& written, uint32_t found);
 
 struct Manifest {
   int64_t step = 0;

@@ -70,10 +70,10 @@ std::vector<fs::path> expect_candidates(const fs::path& folder) {
 CheckpointOutcome verify(const fs::path& folder) {
   CheckpointOutcome outcome;
   for (const fs::path& candidate : expect_candidates(folder)) {
-    const std::string fault = fault_of(candidate);
-    if (!fault.empty()) outcome.exit_code = 1;
+    const Problem fault = fault_of(candidate);
+    if (fault) outcome.exit_code = 1;
     outcome.out += fmt::format("{}: {}\n", shown(candidate.string()),
-                               fault.empty() ? "whole" : "damaged: " + shown(fault));
+                               fault ? "damaged: " + shown(*fault) : "whole");
   }
   return outcome;
 }
@@ -85,9 +85,9 @@ fs::path choose(const fs::path& folder) {
   for (auto candidate = found.rbegin(); candidate != found.rend(); ++candidate) {
     const bool is_model = !step_of(*candidate) && found.size() > 1;
     if (is_model) continue;
-    const std::string fault = fault_of(*candidate);
-    if (fault.empty()) return *candidate;
-    faults += fmt::format("{}{}: {}", faults.empty() ? "" : "; ", candidate->string(), fault);
+    const Problem fault = fault_of(*candidate);
+    if (!fault) return *candidate;
+    faults += fmt::format("{}{}: {}", faults.empty() ? "" : "; ", candidate->string(), *fault);
   }
   throw std::runtime_error(faults);
 }

@@ -129,7 +129,7 @@ void CheckpointReader::expect_as_written(size_t file, const JoinedRanges& read) 
     fail(fmt::format("{}: no rank has read byte {}, or two have read it differently", written.name,
                      read.bytes));
   }
-  if (const std::string fault = checksum_fault(written, read.crc32c); !fault.empty()) fail(fault);
+  if (const Problem fault = checksum_fault(written, read.crc32c)) fail(*fault);
 }
 
 }  // namespace shardlens::runtime

@@ -115,12 +115,12 @@ NewestCheckpoint CheckpointStore::newest_checkpoint(Look look) const {
   newest.is_verified = look == Look::every_byte;
   std::vector<StoredCheckpoint> all = list();
   for (auto checkpoint = all.rbegin(); checkpoint != all.rend(); ++checkpoint) {
-    std::string fault = fault_of(checkpoint->path, look);
-    if (fault.empty()) {
+    Problem fault = fault_of(checkpoint->path, look);
+    if (!fault) {
       newest.found = *checkpoint;
       break;
     }
-    newest.damaged.push_back({*checkpoint, std::move(fault)});
+    newest.damaged.push_back({*checkpoint, std::move(*fault)});
   }
   return newest;
 }

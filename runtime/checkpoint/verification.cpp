@@ -29,8 +29,8 @@ void check_file(const fs::path& folder, const ManifestFile& written, Look look) 
     throw std::runtime_error(
         fmt::format("{} has {} bytes, not {}", written.name, found.bytes, written.bytes));
   }
-  if (const std::string fault = checksum_fault(written, found.crc32c); !fault.empty()) {
-    throw std::runtime_error(fault);
+  if (const Problem fault = checksum_fault(written, found.crc32c)) {
+    throw std::runtime_error(*fault);
   }
 }
 
@@ -121,17 +121,17 @@ bool holds_weights(std::string_view name) {
   return name.ends_with(".safetensors") && !name.starts_with("optimizer-");
 }
 
-std::string fault_of(const fs::path& folder, Look look) {
+Problem fault_of(const fs::path& folder, Look look) {
   try {
     check_folder(folder, look);
   } catch (const std::exception& error) {
     return error.what();
   }
-  return "";
+  return std::nullopt;
 }
 
-std::string why_unverified(const fs::path& weights) {
-  if (!fs::exists(weights)) return "";
+Problem why_unverified(const fs::path& weights) {
+  if (!fs::exists(weights)) return std::nullopt;
   const bool is_folder = fs::is_directory(weights);
   // A link may lie elsewhere than the file that was written.
   const bool is_beside = fs::exists(weights.parent_path() / kManifest);
@@ -142,7 +142,7 @@ std::string why_unverified(const fs::path& weights) {
   const std::set<std::string> names =
       is_folder ? names_of_weights(folder, *manifest) : std::set{path.filename().string()};
   if (names.empty()) return "manifest.json beside them names no weights";
-  std::string unknown;
+  Problem unknown;
   for (const std::string& name : names) {
     const auto written = std::ranges::find(manifest->files, name, &ManifestFile::name);
     if (written == manifest->files.end()) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/fault.h"
 #include "runtime/checkpoint/checkpoint.h"
 
 namespace shardlens::runtime {
@@ -15,9 +16,9 @@ constexpr const char* kManifest = "manifest.json";
 /// Says what is read of a checkpoint's tensors. All other files are always read.
 enum class Look { every_byte, sizes };
 
-/// Returns what is wrong with a folder that has a manifest, or "" if it is whole as far as `look`
-/// goes.
-std::string fault_of(const std::filesystem::path& folder, Look look = Look::every_byte);
+/// Returns what is wrong with a folder that has a manifest, or nothing if it is whole as far as
+/// `look` goes.
+Problem fault_of(const std::filesystem::path& folder, Look look = Look::every_byte);
 
 /// Returns the manifest of a folder. Throws std::runtime_error that says what is wrong if it has
 /// none, or a damaged one.
@@ -32,8 +33,9 @@ bool holds_weights(std::string_view name);
 
 /// Reads every byte of weights that come in: a file, or those files of a folder that hold weights.
 /// Throws std::invalid_argument, which names the file and its bytes, if one is not as the manifest
-/// beside it says, or is missing. Returns "" if all are as they were written, else one line that
-/// says why they could not be verified. Weights that do not exist are left to whoever reads them.
-std::string why_unverified(const std::filesystem::path& weights);
+/// beside it says, or is missing. Returns nothing if all are as they were written, else one line
+/// that says why they could not be verified. Weights that do not exist are left to whoever reads
+/// them.
+Problem why_unverified(const std::filesystem::path& weights);
 
 }  // namespace shardlens::runtime

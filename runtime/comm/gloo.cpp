@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/fault.h"
 #include "runtime/comm/operation_text.h"
 #include "runtime/comm/rank_sum.h"
 #include "runtime/comm/scalar_type.h"
@@ -209,7 +210,7 @@ class GlooCommunicator final : public Communicator {
   Ticket next_issue_ = 0;
   Ticket next_wait_ = 0;
   AbortNote own_note_;
-  std::string failure_;  // not empty: dead
+  Problem failure_;  // nothing: alive
 };
 
 // The group's destructor joins threads that are busy with the operations in flight. After an error
@@ -374,7 +375,7 @@ void GlooCommunicator::abort(const std::string& reason) noexcept {
 }
 
 void GlooCommunicator::check_alive(const Operation& operation) {
-  if (!failure_.empty()) throw CommunicationError(failure_);
+  if (failure_) throw CommunicationError(*failure_);
   if (own_note_.is_raised()) fail(operation, "stopped: " + own_note_.reason());
   if (!options_.board) return;
   const AbortNote& note = options_.board->abort_note();
@@ -383,7 +384,7 @@ void GlooCommunicator::check_alive(const Operation& operation) {
 
 void GlooCommunicator::fail(const Operation& operation, const std::string& what, Fault fault) {
   failure_ = to_text(options_.rank, operation) + ": " + what;
-  throw CommunicationError(failure_, fault);
+  throw CommunicationError(*failure_, fault);
 }
 
 }  // namespace

@@ -248,13 +248,13 @@ void LocalCommunicator::wait_for_peers(const Operation& operation, FutexWord Cou
 }
 
 void LocalCommunicator::check_alive(const Operation& operation) {
-  if (!failure_.empty()) throw CommunicationError(failure_);
+  if (failure_) throw CommunicationError(*failure_);
   if (note_->is_raised()) fail(to_text(options_.rank, operation) + ": stopped: " + note_->reason());
 }
 
 void LocalCommunicator::fail(const std::string& what) {
   failure_ = what;
-  throw CommunicationError(failure_);
+  throw CommunicationError(*failure_);
 }
 
 }  // namespace shardlens::runtime

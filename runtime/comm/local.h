@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "base/fault.h"
 #include "planner/schedule/schedule.h"
 #include "runtime/comm/board/board.h"
 #include "runtime/comm/board/futex_word.h"
@@ -105,7 +106,7 @@ class LocalCommunicator final : public Communicator {
   Ticket next_issue_ = 0;
   Ticket next_complete_ = 0;  // runs ahead of next_wait_ when more than kDepth are in flight
   Ticket next_wait_ = 0;
-  std::string failure_;  // not empty: dead
+  Problem failure_;  // nothing: alive
 };
 
 }  // namespace shardlens::runtime

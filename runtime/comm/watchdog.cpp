@@ -57,16 +57,16 @@ void Watchdog::note_issue(size_t mark) {
 void Watchdog::check(const Operation& operation) {
   if (!has_failed() && !options_.note->is_raised()) return;
   const std::scoped_lock lock(mutex_);
-  if (failure_.empty()) {
+  if (!failure_) {
     keep_failure(to_text(options_.rank, operation) + ": stopped: " + options_.note->reason());
   }
-  throw CommunicationError(failure_);
+  throw CommunicationError(*failure_);
 }
 
 void Watchdog::fail(const Operation& operation, const std::string& what) {
   const std::scoped_lock lock(mutex_);
   keep_failure(to_text(options_.rank, operation) + ": " + what);
-  throw CommunicationError(failure_);
+  throw CommunicationError(*failure_);
 }
 
 // Looks at the oldest operation every period. Time spent stopped (Ctrl-Z, a debugger) does not
@@ -81,7 +81,7 @@ void Watchdog::watch() {
     age_ += std::min<std::chrono::nanoseconds>(now - before, 2 * kPeriod);
     before = now;
     look();
-    if (failure_.empty()) continue;
+    if (!failure_) continue;
     lock.unlock();
     watched_.stop();
     return;
@@ -89,13 +89,12 @@ void Watchdog::watch() {
 }
 
 void Watchdog::look() {
-  if (!failure_.empty()) return;
+  if (failure_) return;
   retire();
   if (options_.note->is_raised()) {
     return keep_failure(oldest_text() + ": stopped: " + options_.note->reason());
   }
-  const std::string error = watched_.error();
-  if (!error.empty()) return keep_failure(oldest_text() + ": " + error);
+  if (const Problem error = watched_.error()) return keep_failure(oldest_text() + ": " + *error);
   if (in_flight_ > 0 && age_ > options_.deadline) {
     keep_failure(oldest_text() + ": not finished within " + to_text(options_.deadline),
                  Fault::hung);
@@ -115,7 +114,7 @@ void Watchdog::retire() {
 }
 
 void Watchdog::keep_failure(const std::string& text, Fault fault) {
-  if (!failure_.empty()) return;
+  if (failure_) return;
   failure_ = text;
   failed_.store(true, std::memory_order_release);
   options_.note->raise(text, fault);

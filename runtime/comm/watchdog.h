@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/fault.h"
 #include "runtime/comm/board/abort_note.h"
 #include "runtime/comm/communicator.h"
 
@@ -32,8 +33,8 @@ class WatchdogTarget {
   /// True if the device has passed mark `mark`. Any thread; about 1 us. Throws std::runtime_error
   /// if the device has failed.
   virtual bool has_passed(size_t mark) = 0;
-  /// Returns "" while all is well. It must not wait for the thread that issues.
-  virtual std::string error() = 0;
+  /// Returns what has failed, if anything has. It must not wait for the thread that issues.
+  virtual Problem error() = 0;
   /// Ends what the device is doing. It is called once at most, and returns within seconds.
   virtual void stop() noexcept = 0;
 };
@@ -94,7 +95,7 @@ class Watchdog {
   size_t oldest_ = 0;
   size_t in_flight_ = 0;
   std::chrono::nanoseconds age_{0};  // of the oldest, since it has been that
-  std::string failure_;              // not empty: dead
+  Problem failure_;                  // nothing: alive
   bool ending_ = false;
 
   std::thread thread_;  // last: it uses all of the above

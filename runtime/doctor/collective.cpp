@@ -80,15 +80,15 @@ void sum_for(LocalCommunicator& communicator, double seconds, Measurement& measu
   }
 }
 
-/// Why the ranks have not all ended well; empty: they have.
-std::string wait_for(const std::vector<pid_t>& ranks, const Board& board) {
-  std::string fault;
+/// Returns why the ranks have not all ended well; nothing if they have.
+Problem wait_for(const std::vector<pid_t>& ranks, const Board& board) {
+  Problem fault;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     int status = 0;
     if (ranks[rank] < 0) {
       fault = fmt::format("rank {} could not be started", rank);
-      board.abort_note().raise(fault);
-    } else if (::waitpid(ranks[rank], &status, 0) > 0 && status != 0 && fault.empty()) {
+      board.abort_note().raise(*fault);
+    } else if (::waitpid(ranks[rank], &status, 0) > 0 && status != 0 && !fault) {
       fault = board.abort_note().is_raised() ? board.abort_note().reason()
                                              : fmt::format("rank {} was killed", rank);
     }

@@ -56,8 +56,8 @@ void judge_driver(const MachineFacts& facts, Findings& findings) {
                                 "this machine has no NVIDIA driver: ranks compute on the CPU");
   }
   const std::string text = "serves CUDA " + cuda_text(*facts.driver.version);
-  if (!facts.driver_fault.empty()) {
-    return findings.report_wrong("driver", fmt::format("{}, but {}", text, facts.driver_fault),
+  if (facts.driver_fault) {
+    return findings.report_wrong("driver", fmt::format("{}, but {}", text, *facts.driver_fault),
                                  "see nvidia-smi, and whether a container was given the GPUs");
   }
   if (*facts.driver.version / 1000 < facts.expected_cuda / 1000) {
@@ -87,7 +87,7 @@ void judge_gpus(const MachineFacts& facts, Findings& findings) {
 void judge_library(const std::string& name, const LibraryFact& library, Findings& findings,
                    const std::string& version) {
   if (library.version) return findings.report_fine(name, version);
-  findings.report_wrong(name, fmt::format("cannot be loaded: {}", library.fault),
+  findings.report_wrong(name, fmt::format("cannot be loaded: {}", library.fault.value_or("")),
                         "make gpu fetches what LibTorch needs on a GPU");
 }
 
@@ -127,8 +127,8 @@ void judge_cuda_libraries(const MachineFacts& facts, Findings& findings) {
 void judge_trial(const std::string& name, const TrialFact& trial, const std::string& text,
                  const std::string& fix, Findings& findings) {
   if (!trial.is_done) return;
-  if (trial.fault.empty()) return findings.report_fine(name, text);
-  findings.report_wrong(name, trial.fault, fix);
+  if (!trial.fault) return findings.report_fine(name, text);
+  findings.report_wrong(name, *trial.fault, fix);
 }
 
 void judge_libtorch(const MachineFacts& facts, Findings& findings) {
@@ -172,9 +172,9 @@ void judge_network(const MachineFacts& facts, Findings& findings) {
 
 void judge_storage(const MachineFacts& facts, Findings& findings) {
   if (facts.storage.empty()) return;
-  if (!facts.storage_fault.empty()) {
+  if (facts.storage_fault) {
     return findings.report_wrong("storage",
-                                 fmt::format("{}: {}", facts.storage, facts.storage_fault),
+                                 fmt::format("{}: {}", facts.storage, *facts.storage_fault),
                                  "give --storage a folder of yours that can be written");
   }
   const std::string text = fmt::format("{} ({}), {} free", facts.storage, facts.storage_kind,
@@ -214,8 +214,8 @@ void judge_memory(const MachineFacts& facts, Findings& findings) {
 
 void judge_collective(const CollectiveFact& collective, Findings& findings) {
   if (collective.ranks == 0) return;
-  if (!collective.fault.empty()) {
-    return findings.report_wrong("collective", collective.fault,
+  if (collective.fault) {
+    return findings.report_wrong("collective", *collective.fault,
                                  "see what is wrong above; fewer --workers if memory is short");
   }
   // Each rank must send at least this share of the buffer, as NCCL's tests count it.

@@ -9,13 +9,14 @@
 #include <vector>
 
 #include "base/choice.h"
+#include "base/fault.h"
 
 namespace shardlens::runtime {
 
 /// Describes a library that is loaded when a rank opens a GPU.
 struct LibraryFact {
   std::optional<int> version{};  // as it numbers it itself; empty: it cannot be loaded
-  std::string fault{};           // why it cannot be loaded
+  Problem fault{};               // why it cannot be loaded
 };
 
 struct GpuFact {
@@ -33,21 +34,21 @@ struct InterfaceFact {
 /// Holds the result of something that was tried.
 struct TrialFact {
   bool is_done = false;  // else it was not tried
-  std::string fault{};   // empty: it succeeded
+  Problem fault{};       // nothing: it succeeded
 };
 
 /// Holds the result of a trial collective: an all-reduce of all ranks' buffers.
 struct CollectiveFact {
   int ranks = 0;  // 0: not asked for
-  std::string fault{};
+  Problem fault{};
   int64_t count = 0;  // operations done
   int64_t bytes = 0;  // bytes of one operation
   double seconds = 0;
 };
 
 struct MachineFacts {
-  LibraryFact driver;          // of the CUDA that it serves, 13000 for 13.0
-  std::string driver_fault{};  // why it finds no GPU although it is there
+  LibraryFact driver;      // of the CUDA that it serves, 13000 for 13.0
+  Problem driver_fault{};  // why it finds no GPU although it is there
   std::vector<GpuFact> gpus;
   LibraryFact cuda;             // the runtime
   LibraryFact nccl;             // 22809 for 2.28.9
@@ -64,8 +65,8 @@ struct MachineFacts {
   std::optional<std::string> host_address;  // what `host` resolves to; empty: unknown
 
   std::string storage{};
-  std::string storage_fault{};  // empty: files can be written, renamed, locked
-  std::string storage_kind{};   // "ext4", "nfs"
+  Problem storage_fault{};     // nothing: files can be written, renamed, locked
+  std::string storage_kind{};  // "ext4", "nfs"
   int64_t storage_free_bytes = 0;
 
   int64_t shm_total_bytes = 0;

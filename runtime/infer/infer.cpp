@@ -48,13 +48,13 @@ struct FoundWeights {
 
   /// Takes the folder and returns true if it is whole; else passes it over.
   bool take(const fs::path& candidate) {
-    const std::string fault = fault_of(candidate);
-    if (fault.empty()) {
-      folder = candidate;
+    const Problem fault = fault_of(candidate);
+    if (fault) {
+      passed_over.push_back(fmt::format("{}: {}", candidate.string(), *fault));
     } else {
-      passed_over.push_back(fmt::format("{}: {}", candidate.string(), fault));
+      folder = candidate;
     }
-    return fault.empty();
+    return !fault;
   }
 };
 

@@ -120,8 +120,8 @@ std::function<bool(int64_t)> stop_of(const Job& job, const Seat& seat) {
 void log_summary(const profiler::RecorderSummary& summary) {
   spdlog::info("profile: {} events, {} lost, {} bytes", summary.events, summary.lost_events,
                summary.file_bytes);
-  if (!summary.driver.empty()) spdlog::warn("profile: {}", summary.driver);
-  if (!summary.failure.empty()) spdlog::error("profile: {}", summary.failure);
+  if (summary.driver) spdlog::warn("profile: {}", *summary.driver);
+  if (summary.failure) spdlog::error("profile: {}", *summary.failure);
 }
 
 void write_result(const Job& job, const RunDirectory& directory, const TrainResult& result) {

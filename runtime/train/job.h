@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/fault.h"
 #include "models/data/dataset.h"
 #include "models/data/image_folder.h"
 #include "models/spec.h"
@@ -45,7 +46,7 @@ struct Job {
   std::vector<int> ranks;  // those that are real (not played); the first writes metrics and result
   int gpus = 0;            // that this process sees; the ranks of a host take them in turn
   std::string notice;      // why values mean nothing; empty: they do
-  std::string init_unverified{};  // why --init cannot be verified; empty: it is as it was written
+  Problem init_unverified{};  // why --init cannot be verified; nothing: it is as it was written
   models::ModelSpec spec;
   std::optional<OwnTraining> own;  // the program's own model and samples
   planner::TrainingData found_data{};

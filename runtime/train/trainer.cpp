@@ -238,7 +238,7 @@ class Trainer {
     result_.allocation_retries = allocation_retries(options_.device);
     result_.notice = job_.notice;
     result_.init = job_.config.init;
-    result_.init_is_verified = job_.init_unverified.empty();
+    result_.init_is_verified = !job_.init_unverified;
     result_.restarts = job_.attempt.restarts;
     if (result_.peak) say("peak memory: " + peak_text(*result_.peak));
     if (result_.step_peak) say("of steps alone: " + peak_text(*result_.step_peak));

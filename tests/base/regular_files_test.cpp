@@ -151,9 +151,10 @@ TEST_CASE("a file has the size that it had when it was opened, and that alone is
   const InputFile file(folder.file("f"));
   CHECK(file.bytes() == 10);
   CHECK(read_file(folder.file("f"), 10).text == "0123456789");
-  CHECK_THAT(read_file(folder.file("f"), 9).problem,
+  CHECK_THAT(read_file(folder.file("f"), 9).problem.value_or(""),
              ContainsSubstring("has 10 bytes; at most 9 are read"));
-  CHECK_THAT(read_file(folder.file("none"), 9).problem, ContainsSubstring("No such file"));
+  CHECK_THAT(read_file(folder.file("none"), 9).problem.value_or(""),
+             ContainsSubstring("No such file"));
   std::vector<std::byte> eleven(11);
   CHECK_FALSE(file.read_at(0, eleven));
   CHECK(file.read_at(1, std::span(eleven).first(9)));

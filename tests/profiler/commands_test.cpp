@@ -31,7 +31,7 @@ RankReport analyse_small(const std::string& path) {
 FileReport check_small(const std::string& path) {
   FileReport report;
   report.major = 1;
-  report.blocks = {{.offset = 64, .type = "events", .problem = ""}};
+  report.blocks = {{.offset = 64, .type = "events", .problem = {}}};
   if (tests::read_file(path).empty()) {
     report.blocks.front().problem = "checksum";
     report.problems = {path + ": offset 64: checksum"};

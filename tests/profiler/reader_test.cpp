@@ -270,7 +270,7 @@ TEST_CASE("check lists blocks and what is wrong with them") {
   uint64_t bytes = sizeof(Preamble);
   for (const BlockReport& block : sound.blocks) {
     CHECK(block.offset == bytes);
-    CHECK(block.problem == "");
+    CHECK_FALSE(block.problem);
     bytes += block.bytes;
   }
   CHECK(bytes == sound.bytes);

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/fault.h"
 #include "tests/support/process.h"
 #include "tests/support/programs/scripted_cupti.h"
 #include "tests/support/temporary_folder.h"
@@ -78,7 +79,7 @@ void release(CUmemGenericAllocationHandle handle) {
   call(CUPTI_DRIVER_TRACE_CBID_cuMemRelease, cuMemRelease_params{handle});
 }
 
-std::string reason() {
+Problem reason() {
   return DriverWatch([](const DriverChange&) {}).unavailable_reason();
 }
 
@@ -225,7 +226,7 @@ TEST_CASE("where CUPTI cannot be used the reason is said in a line") {
   scripted_cupti().version = 140000;
   CHECK(reason() == "CUPTI unavailable: version 14.0.0, where 13.0.1 or a later 13 is needed");
   scripted_cupti().version = 130400;
-  CHECK(reason().empty());
+  CHECK_FALSE(reason());
 
   scripted_cupti().subscribing = CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
   scripted_cupti().other_subscriber = "Nsight Systems";

@@ -8,6 +8,7 @@
 #include <string>
 #include <thread>
 
+#include "base/fault.h"
 #include "viewer/model/planned_run.h"
 
 namespace shardlens::viewer {
@@ -16,7 +17,7 @@ namespace shardlens::viewer {
 struct PlanAnswer {
   PlanRequest request;
   std::optional<Run> run;
-  std::string refusal;
+  Problem refusal;
 };
 
 /// Plans the request in the calling thread. Never throws for the content of a request: that is a

@@ -70,7 +70,7 @@ bool PlanLanes::keep(const std::vector<PlanRequest>& wanted, std::vector<Run>& r
     }
     PlanAnswer answer = answer_of(request, space_);
     if (answer.run) runs.push_back(std::move(*answer.run));
-    if (!answer.run) refusals_.push_back(std::move(answer.refusal));
+    if (!answer.run) refusals_.push_back(std::move(*answer.refusal));
   }
   kept_ = wanted;
   // The panel's own plan is made again: a kept one may have taken its place.

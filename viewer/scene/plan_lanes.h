@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/fault.h"
 #include "viewer/model/plan_worker.h"
 #include "viewer/model/run.h"
 #include "viewer/state/view_state.h"
@@ -18,7 +19,7 @@ namespace shardlens::viewer {
 /// The state of the what-if panel's plan.
 struct PlanNews {
   bool is_stale = false;      // an older plan is shown while the new one is being made
-  std::string refusal;        // why there is no plan; empty: there is or will be one
+  Problem refusal;            // why there is no plan; nothing: there is or will be one
   std::optional<size_t> run;  // the run that shows it
 
   bool operator==(const PlanNews&) const = default;

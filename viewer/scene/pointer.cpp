@@ -240,7 +240,7 @@ std::string Presenter::outcome_of(const Area& area) {
       fmt::format("{}\n{}\n{}\n{}", generation_, request.name, request.config, request.gpu);
   return outcome_.get(key, [&] {
     const PlanAnswer answer = answer_of(request, space_of(state_.memory));
-    if (!answer.run) return "\n" + answer.refusal;
+    if (!answer.run) return "\n" + *answer.refusal;
     const Outlook& turned_to = *answer.run->outlook;
     const auto& shown = plan_lanes_.news().run;
     const double now = shown ? opened_.runs[*shown].outlook->step_seconds : 0;

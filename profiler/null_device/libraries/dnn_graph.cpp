@@ -11,6 +11,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "base/fault.h"
 #include "profiler/null_device/libraries/dnn_device.h"
 
 namespace shardlens::profiler {
@@ -136,8 +137,8 @@ int describe_device(DnnGraph& graph, const std::string& json) {
   return status == 0 ? graph.finalize(graph.device) : status;
 }
 
-/// Returns "" once `the_graph` is that of the path, else why not.
-std::string take(const char* path) {
+/// Returns nothing once `the_graph` is that of the path, else why not.
+Problem take(const char* path) {
   const std::string json = device_properties_json();
   if (json.empty()) return "there is no device";
   // In the namespace of the program: a second one would get a second C library.
@@ -153,7 +154,7 @@ std::string take(const char* path) {
   const int status = describe_device(graph, json);
   if (status != 0) return "cuDNN takes no description of the device: " + in_words(graph, status);
   the_graph = &graph;
-  return {};
+  return std::nullopt;
 }
 
 // ---- what is forwarded --------------------------------------------------------------------------
@@ -195,7 +196,7 @@ using shardlens::profiler::kNotSupported;
 extern "C" {
 
 const char* shardlens_null_cudnn(const char* path) {
-  static const std::string why_not = shardlens::profiler::take(path);
+  static const std::string why_not = shardlens::profiler::take(path).value_or("");
   return why_not.c_str();
 }
 

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "base/fault.h"
 #include "profiler/null_device/handle.h"
 #include "profiler/null_device/libraries/cudnn_caller.h"
 
@@ -26,11 +27,11 @@ std::atomic<void*> nvidias{nullptr};
 /// for them. No other thread runs yet: the library is preloaded.
 [[gnu::constructor]] void leave_no_kernels() { ::setenv("USE_PYTORCH_KERNEL_CACHE", "0", 1); }
 
-std::string take(const char* path) {
+shardlens::Problem take(const char* path) {
   void* const library = ::dlopen(path, RTLD_LAZY | RTLD_LOCAL);
   if (library == nullptr) return ::dlerror();
   nvidias = library;
-  return {};
+  return std::nullopt;
 }
 
 /// Answers a call that returns to `caller` by NVIDIA's function of this name, if cuDNN is the
@@ -61,7 +62,7 @@ int answer_text(const void* caller, const char* name, void* program, char* text)
 extern "C" {
 
 const char* shardlens_null_nvrtc(const char* path) {
-  static const std::string why_not = take(path);
+  static const std::string why_not = take(path).value_or("");
   return why_not.c_str();
 }
 

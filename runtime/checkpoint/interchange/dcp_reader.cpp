@@ -104,8 +104,7 @@ class Folder {
  public:
   explicit Folder(const fs::path& path) : path_(path) {
     const MappedFile file(path / kMetadataFile);
-    if (!file.problem().empty())
-      throw_damaged(fmt::format("{}: {}", kMetadataFile, file.problem()));
+    if (file.problem()) throw_damaged(fmt::format("{}: {}", kMetadataFile, *file.problem()));
     names_ = Allowance(file.bytes().size());
     const std::string_view pickle(reinterpret_cast<const char*>(file.bytes().data()),
                                   file.bytes().size());
@@ -205,7 +204,7 @@ class Folder {
     auto& file = files_[name];
     if (!file) {
       file = std::make_shared<MappedFile>(path_ / name);
-      if (!file->problem().empty()) throw_damaged(fmt::format("{}: {}", name, file->problem()));
+      if (file->problem()) throw_damaged(fmt::format("{}: {}", name, *file->problem()));
       state_.memory.push_back(file);
     }
     return file->bytes();

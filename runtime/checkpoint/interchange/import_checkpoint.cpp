@@ -328,14 +328,14 @@ std::string import_checkpoint(const std::vector<std::string>& arguments) {
   const fs::path source = arguments.front();
   const std::vector<std::string> flags(arguments.begin() + 1, arguments.end());
   const bool is_alone = flags.size() == 2 && flags.front() == "--out";
-  const std::string unverified = why_unverified(source);
+  const Problem unverified = why_unverified(source);
   const SavedState state = as_wrong_use(source, [&] { return read_saved_state(source); });
   const TrainedModel model = as_wrong_use(source, [&] { return find_model(state, source); });
   const std::string told =
       is_alone ? import_alone(model, source, flags.back()) : import_as_run(model, source, flags);
-  return told + (unverified.empty()
-                     ? fmt::format("{}: verified by the manifest.json beside it\n", source.string())
-                     : fmt::format("{}: not verified: {}\n", source.string(), unverified));
+  return told + (unverified ? fmt::format("{}: not verified: {}\n", source.string(), *unverified)
+                            : fmt::format("{}: verified by the manifest.json beside it\n",
+                                          source.string()));
 }
 
 }  // namespace shardlens::runtime

@@ -35,9 +35,9 @@ void add_safetensors(SavedState& state, const fs::path& path) {
 SavedState read_torch_file(const fs::path& path) {
   SavedState state;
   const auto file = std::make_shared<MappedFile>(path);
-  if (!file->problem().empty()) {
+  if (file->problem()) {
     throw std::invalid_argument(fmt::format("{}: cannot be read ({}); give an existing file",
-                                            shown(path.string()), file->problem()));
+                                            shown(path.string()), *file->problem()));
   }
   state.memory.push_back(file);
   add_archive(state, TorchArchive(file->bytes()));

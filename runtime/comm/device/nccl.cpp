@@ -113,7 +113,7 @@ class NcclCommunicator::Link final : public WatchdogTarget {
   void record(size_t mark) { marks_[mark].record(stream_); }
   void enter_thread() override { cudaSetDevice(device_); }
   bool has_passed(size_t mark) override { return marks_[mark].has_passed(); }
-  std::string error() override;
+  Problem error() override;
   void stop() noexcept override;
 
  private:
@@ -170,15 +170,15 @@ NcclResult NcclCommunicator::Link::progress() {
   });
 }
 
-std::string NcclCommunicator::Link::error() {
+Problem NcclCommunicator::Link::error() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   NcclComm* comm = comm_.load();
-  if (!lock.owns_lock() || comm == nullptr) return {};
+  if (!lock.owns_lock() || comm == nullptr) return std::nullopt;
   NcclResult state = NcclResult::success;
   const NcclResult asked = api_->comm_get_async_error(comm, &state);
   if (asked != NcclResult::success) state = asked;
   const bool is_well = state == NcclResult::success || state == NcclResult::in_progress;
-  return is_well ? std::string() : to_text(*api_, state);
+  return is_well ? Problem() : to_text(*api_, state);
 }
 
 void NcclCommunicator::Link::stop() noexcept {

@@ -148,13 +148,13 @@ void StagedCommunicator::finish_copies(const Operation& operation) {
 }
 
 void StagedCommunicator::check_alive() const {
-  if (!failure_.empty()) throw CommunicationError(failure_);
+  if (failure_) throw CommunicationError(*failure_);
 }
 
 void StagedCommunicator::fail(const Operation& operation, const std::string& what) {
   failure_ = to_text(options_.rank, operation) + ": " + what;
-  host_.abort(failure_);
-  throw CommunicationError(failure_);
+  host_.abort(*failure_);
+  throw CommunicationError(*failure_);
 }
 
 }  // namespace shardlens::runtime

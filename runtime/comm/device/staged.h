@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 
+#include "base/fault.h"
 #include "runtime/comm/communicator.h"
 
 struct CUstream_st;  // what a cudaStream_t points to
@@ -57,7 +58,7 @@ class StagedCommunicator final : public Communicator {
   std::unique_ptr<Staging> staging_;
   Ticket next_issue_ = 0;
   Ticket next_wait_ = 0;
-  std::string failure_;  // not empty: dead
+  Problem failure_;  // nothing: alive
 };
 
 }  // namespace shardlens::runtime

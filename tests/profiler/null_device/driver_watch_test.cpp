@@ -100,7 +100,7 @@ std::string name_of_program() {
 TEST_CASE("the watch tells of the segments that LibTorch's allocator holds, and only of them") {
   Ledger ledger;
   const DriverWatch watch(ledger.sink());
-  REQUIRE(watch.unavailable_reason().empty());
+  REQUIRE_FALSE(watch.unavailable_reason());
   CHECK(watch.not_watched().empty());
   use_memory(ledger);
   CHECK(ledger.changes() > 20);

@@ -82,7 +82,7 @@ TEST_CASE("an error that the program has survived is no cause") {
   const std::vector<AccountEntry> helper_failed = {
       tells(1, "started"), tells(1, "raised", "OSError"), tells(2, "started"), tells(2, "torch")};
   CHECK(why(helper_failed, kWell) == "the program has imported PyTorch and used no GPU");
-  CHECK(failure_text(accounts_of(helper_failed), kWell).empty());
+  CHECK_FALSE(failure_text(accounts_of(helper_failed), kWell));
 }
 
 TEST_CASE("a launcher's own account does not hide that its script is not there") {

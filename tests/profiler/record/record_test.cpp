@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "base/fault.h"
 #include "profiler/record/python_program.h"
 #include "profiler/record/record_options.h"
 #include "profiler/record/record_verdict.h"
@@ -120,38 +121,38 @@ TEST_CASE("record refuses what makes no sense, and says why") {
 
 TEST_CASE("a program that takes more than the GPU has does not fit") {
   const RecordFacts facts{.is_known = true};
-  CHECK(verdict_of(report_of_peak(60, 70), facts, kGiB, "").exit_code == 0);
-  CHECK(verdict_of(report_of_peak(60, 80), facts, kGiB, "").exit_code == 4);
-  CHECK(verdict_of(report_of_peak(80, 80), facts, kGiB, "").exit_code == 3);
-  CHECK(verdict_of(report_of_peak(80, 80), facts, 0, "").exit_code == 0);
+  CHECK(verdict_of(report_of_peak(60, 70), facts, kGiB, {}).exit_code == 0);
+  CHECK(verdict_of(report_of_peak(60, 80), facts, kGiB, {}).exit_code == 4);
+  CHECK(verdict_of(report_of_peak(80, 80), facts, kGiB, {}).exit_code == 3);
+  CHECK(verdict_of(report_of_peak(80, 80), facts, 0, {}).exit_code == 0);
   const RecordFacts retried{.retries = 1, .is_known = true};
-  CHECK(verdict_of(report_of_peak(60, 70), retried, kGiB, "").exit_code == 4);
-  CHECK_THAT(verdict_of(report_of_peak(60, 70), facts, kGiB, "").line,
+  CHECK(verdict_of(report_of_peak(60, 70), retried, kGiB, {}).exit_code == 4);
+  CHECK_THAT(verdict_of(report_of_peak(60, 70), facts, kGiB, {}).line,
              ContainsSubstring("fits: 71.00 GiB of 80.00 GiB (1.00 GiB of it beside PyTorch), 9.00 "
                                "GiB free"));
   const RecordFacts shaped{.shapes = 3, .is_known = true};
-  const RecordVerdict in_doubt = verdict_of(report_of_peak(60, 70), shaped, kGiB, "");
-  CHECK(in_doubt.line == verdict_of(report_of_peak(60, 70), facts, kGiB, "").line);
+  const RecordVerdict in_doubt = verdict_of(report_of_peak(60, 70), shaped, kGiB, {});
+  CHECK(in_doubt.line == verdict_of(report_of_peak(60, 70), facts, kGiB, {}).line);
   REQUIRE(in_doubt.doubts.size() == 1);
   CHECK_THAT(in_doubt.doubts.front(), ContainsSubstring("shapes depended on values"));
   CHECK_FALSE(in_doubt.is_nearly_full);
-  CHECK(verdict_of(report_of_peak(60, 72), facts, kGiB, "").is_nearly_full);
-  CHECK_FALSE(verdict_of(report_of_peak(80, 80), facts, kGiB, "").is_nearly_full);
+  CHECK(verdict_of(report_of_peak(60, 72), facts, kGiB, {}).is_nearly_full);
+  CHECK_FALSE(verdict_of(report_of_peak(80, 80), facts, kGiB, {}).is_nearly_full);
 }
 
 TEST_CASE("a verdict has all doubts, its own before those of the recording") {
   const RecordFacts facts{.steps = 1, .shapes = 2, .doubts = {"a", "b"}, .is_known = true};
   const std::vector<std::string> doubts =
-      verdict_of(report_of_peak(60, 70), facts, kGiB, "").doubts;
+      verdict_of(report_of_peak(60, 70), facts, kGiB, {}).doubts;
   REQUIRE(doubts.size() == 4);
   CHECK_THAT(doubts[0], ContainsSubstring("shapes depended on values"));
   CHECK_THAT(doubts[1], ContainsSubstring("only one step was recorded"));
   CHECK(doubts[2] == "a");
   CHECK(doubts[3] == "b");
   const RecordFacts of_two_steps{.steps = 2, .is_known = true};
-  CHECK(verdict_of(report_of_peak(60, 70), of_two_steps, kGiB, "").doubts.empty());
+  CHECK(verdict_of(report_of_peak(60, 70), of_two_steps, kGiB, {}).doubts.empty());
   CHECK(
-      verdict_of(report_of_peak(80, 80), {.steps = 1, .is_known = true}, kGiB, "").doubts.empty());
+      verdict_of(report_of_peak(80, 80), {.steps = 1, .is_known = true}, kGiB, {}).doubts.empty());
 }
 
 TEST_CASE(
@@ -164,7 +165,7 @@ TEST_CASE(
   last.label = "train.py:30 train";
   last.blocks.requested = 55 * kGiB;
   last.blocks.reserved = 68 * kGiB;
-  const RecordVerdict verdict = verdict_of(failed, {.is_known = true}, kGiB, "");
+  const RecordVerdict verdict = verdict_of(failed, {.is_known = true}, kGiB, {});
   CHECK(verdict.exit_code == 3);
   CHECK(verdict.is_out_of_memory);
   CHECK(verdict.line ==
@@ -178,7 +179,7 @@ TEST_CASE(
 
 TEST_CASE("a program that failed, and a recording that is not whole, have a lower bound") {
   const auto check_no_verdict = [](const profiler::RankReport& report, const RecordFacts& facts,
-                                   const std::string& failure, const std::string& why) {
+                                   const Problem& failure, const std::string& why) {
     const RecordVerdict verdict = verdict_of(report, facts, kGiB, failure);
     CHECK(verdict.exit_code == 5);
     CHECK(verdict.line == "no verdict: " + why +
@@ -191,21 +192,21 @@ TEST_CASE("a program that failed, and a recording that is not whole, have a lowe
                    "the program ended with exit code 7, before its first step");
   check_no_verdict(report, {.steps = 1, .is_known = true}, "the program ended with exit code 7",
                    "the program ended with exit code 7, after 1 step");
-  check_no_verdict(report, {}, "", "its process ended and did not close the recording");
+  check_no_verdict(report, {}, {}, "its process ended and did not close the recording");
   report.judgement = {.state = profiler::RecordingState::damaged, .missing_from_ns = 5};
-  check_no_verdict(report, whole, "", profiler::judgement_text(report.judgement));
+  check_no_verdict(report, whole, {}, profiler::judgement_text(report.judgement));
   CHECK(
       verdict_of(report_of_peak(80, 80), whole, kGiB, "the program ended with exit code 7").line ==
       "does not fit: takes 81.00 GiB or more (1.00 GiB of it beside PyTorch), but there are 80.00 "
       "GiB; the program ended with exit code 7");
   profiler::RankReport lossy = report_of_peak(80, 80);
   lossy.judgement.lost_events = 3;
-  const RecordVerdict not_exact = verdict_of(lossy, whole, kGiB, "");
+  const RecordVerdict not_exact = verdict_of(lossy, whole, kGiB, {});
   CHECK(not_exact.exit_code == 5);
   CHECK(not_exact.line.ends_with(", of 80.00 GiB, is not exact"));
   profiler::Profile empty;
   empty.header.capacity_bytes = 80 * kGiB;
-  CHECK(verdict_of(profiler::analyse(empty), whole, kGiB, "").exit_code == 5);
+  CHECK(verdict_of(profiler::analyse(empty), whole, kGiB, {}).exit_code == 5);
 }
 
 TEST_CASE("the exit code of record is 3 for memory, else the program's own, else the verdict's") {
@@ -246,21 +247,21 @@ TEST_CASE("PyTorch's counters stand in for a history that has forgotten events")
   const RecordFacts facts{.counted = {70 * kGiB, 75 * kGiB}, .is_history = true, .is_known = true};
   profiler::RankReport report = report_of_peak(10, 20);
   report.judgement.lost_events = 3;
-  CHECK(verdict_of(report, facts, kGiB, "").line ==
+  CHECK(verdict_of(report, facts, kGiB, {}).line ==
         "fits: 76.00 GiB of 80.00 GiB (1.00 GiB of it beside PyTorch), 4.00 GiB free");
-  CHECK(verdict_of(report, facts, kGiB, "").doubts ==
+  CHECK(verdict_of(report, facts, kGiB, {}).doubts ==
         std::vector<std::string>{
             "the peaks are by PyTorch's own counters, since its history has forgotten events"});
-  CHECK(verdict_of(report, facts, 6 * kGiB, "").exit_code == 4);
-  CHECK(verdict_of(report, facts, 11 * kGiB, "").exit_code == 3);
+  CHECK(verdict_of(report, facts, 6 * kGiB, {}).exit_code == 4);
+  CHECK(verdict_of(report, facts, 11 * kGiB, {}).exit_code == 3);
   CHECK_THAT(verdict_of(report, facts, kGiB, "it failed").line,
              ContainsSubstring("70.00 GiB allocated and 75.00 GiB reserved and 1.00 GiB beside"));
   RecordFacts uncounted = facts;
   uncounted.counted = {};
-  CHECK(verdict_of(report, uncounted, kGiB, "").exit_code == 5);
+  CHECK(verdict_of(report, uncounted, kGiB, {}).exit_code == 5);
   RecordFacts with_recorder = facts;
   with_recorder.is_history = false;
-  CHECK(verdict_of(report, with_recorder, kGiB, "").exit_code == 5);
+  CHECK(verdict_of(report, with_recorder, kGiB, {}).exit_code == 5);
 }
 
 TEST_CASE("a recording says whether PyTorch's own counters agree") {

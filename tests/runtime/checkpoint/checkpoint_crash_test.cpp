@@ -73,7 +73,7 @@ void check_left(const Writers& writers, int64_t keep) {
   CHECK(newest.found->step >= steps.back());
   const auto left = store.list();
   CHECK(static_cast<int64_t>(left.size()) >= std::min(keep, static_cast<int64_t>(steps.size())));
-  for (const auto& checkpoint : left) CHECK(runtime::fault_of(checkpoint.path) == "");
+  for (const auto& checkpoint : left) CHECK_FALSE(runtime::fault_of(checkpoint.path));
 }
 
 std::vector<std::string> kinds_of(const FileOperation& operation) {
@@ -242,7 +242,7 @@ bool overtake(const FileOperation& operation, bool takes_over) {
   const auto before = writers.contents();
   REQUIRE(::kill(stopped, SIGCONT) == 0);
   const tests::ProcessEnd ended = old.wait();
-  for (const auto& left : store.list()) CHECK(runtime::fault_of(left.path) == "");
+  for (const auto& left : store.list()) CHECK_FALSE(runtime::fault_of(left.path));
   const bool was_before = newest.found->step == 1;
   // It has looked already, and nothing has been taken over yet: then the checkpoint is published.
   const bool has_looked = operation.name == "rename" && runtime::step_of(operation.path);

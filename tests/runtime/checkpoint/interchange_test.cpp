@@ -45,7 +45,7 @@ std::vector<float> floats_of(const models::SafetensorsTensor& tensor) {
 }
 
 Values values_in(const fs::path& checkpoint) {
-  CHECK(fault_of(checkpoint) == "");
+  CHECK_FALSE(fault_of(checkpoint));
   const CheckpointReader reader(checkpoint);
   Values values;
   for (const models::SafetensorsFile& file : reader.files()) {

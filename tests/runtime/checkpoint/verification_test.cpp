@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/fault.h"
 #include "models/weights/safetensors.h"
 #include "models/weights/torch_file.h"
 #include "runtime/checkpoint/checkpoint_commands.h"
@@ -80,12 +81,12 @@ TEST_CASE("weights whose manifest is beside them are verified, as a folder and a
   const tests::MemoryFolder folder;
   const fs::path checkpoint = checkpoint_in(folder);
   const fs::path file = checkpoint / weights_in(checkpoint)[0];
-  CHECK(why_unverified(checkpoint).empty());
-  CHECK(why_unverified(file).empty());
+  CHECK_FALSE(why_unverified(checkpoint));
+  CHECK_FALSE(why_unverified(file));
   CHECK_THAT(imported(checkpoint, folder),
              ContainsSubstring("verified by the manifest.json beside it"));
   fs::create_symlink(file, folder.file("link.safetensors"));
-  CHECK(why_unverified(folder.file("link.safetensors")).empty());
+  CHECK_FALSE(why_unverified(folder.file("link.safetensors")));
 }
 
 TEST_CASE("any damage to weights is refused by file and bytes, and gets no new checksums",
@@ -129,7 +130,7 @@ TEST_CASE("damage to what holds no weights is none to them", "[weights]") {
   for (const auto& entry : fs::directory_iterator(checkpoint)) {
     if (entry.path().filename().string().starts_with("optimizer-")) fs::remove(entry);
   }
-  CHECK(why_unverified(checkpoint).empty());
+  CHECK_FALSE(why_unverified(checkpoint));
 }
 
 TEST_CASE("a manifest that is damaged is refused, and one of others says nothing", "[weights]") {
@@ -152,8 +153,8 @@ TEST_CASE("a manifest that is damaged is refused, and one of others says nothing
     tests::write_file(manifest, bytes);
     CAPTURE(i);
     try {
-      const std::string why = why_unverified(checkpoint);
-      CHECK_THAT(why, ContainsSubstring("does not name " + damaged));
+      const Problem why = why_unverified(checkpoint);
+      CHECK_THAT(why.value_or(""), ContainsSubstring("does not name " + damaged));
       ++told;
     } catch (const std::invalid_argument&) {
     }
@@ -171,8 +172,8 @@ TEST_CASE("weights that nobody knows the bytes of are taken, and said to be so",
   fs::copy(file, checkpoint / "more.safetensors");
   CHECK(why_unverified(checkpoint) == "manifest.json beside them does not name more.safetensors");
   fs::remove(checkpoint / "manifest.json");
-  CHECK_FALSE(why_unverified(checkpoint).empty());
-  CHECK(why_unverified(folder.file("none")).empty());  // whoever reads it refuses it
+  CHECK(why_unverified(checkpoint));
+  CHECK_FALSE(why_unverified(folder.file("none")));  // whoever reads it refuses it
 }
 
 TEST_CASE("an import without a floating-point value is refused, others are told", "[weights]") {

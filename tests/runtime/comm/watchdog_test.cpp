@@ -1,4 +1,5 @@
 #include "runtime/comm/watchdog.h"
+#include "base/fault.h"
 
 #include <array>
 #include <atomic>
@@ -31,7 +32,7 @@ class Device final : public WatchdogTarget {
     if (is_broken) throw std::runtime_error("the device fell off the bus");
     return passed[mark];
   }
-  std::string error() override { return has_error ? "the link is down" : ""; }
+  Problem error() override { return has_error ? Problem("the link is down") : std::nullopt; }
   void stop() noexcept override { ++stops; }
 
   std::array<std::atomic<bool>, Watchdog::kMarks> passed{};

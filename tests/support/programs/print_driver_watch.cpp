@@ -5,5 +5,5 @@
 
 int main() {
   const shardlens::profiler::DriverWatch watch([](const shardlens::profiler::DriverChange&) {});
-  std::puts(watch.is_watching() ? "watching" : watch.unavailable_reason().c_str());
+  std::puts(watch.is_watching() ? "watching" : watch.unavailable_reason()->c_str());
 }

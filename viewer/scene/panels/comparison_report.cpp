@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "base/fault.h"
 #include "base/strict_json.h"
 #include "base/units.h"
 #include "profiler/compare/matching_json.h"
@@ -144,10 +145,10 @@ std::string plan_words(const Subject& one) {
                      change_in_words(planned, one.peak.max_bytes));
 }
 
-/// Returns why the numbers of a run cannot be trusted; empty if they can.
-std::string doubt_of(const Run& run) {
+/// Returns why the numbers of a run cannot be trusted; nothing if they can.
+Problem doubt_of(const Run& run) {
   const profiler::Judgement judgement = run.judgement();
-  if (profiler::is_whole(judgement)) return "";
+  if (profiler::is_whole(judgement)) return std::nullopt;
   return "recording " + profiler::judgement_text(judgement);
 }
 
@@ -155,7 +156,7 @@ std::string subject_text(const Subject& one) {
   const Run& run = *one.run;
   std::string text = fmt::format("{}\n", run.name);
   if (!run.strategy.empty()) text += fmt::format("  {}\n", run.strategy);
-  if (const std::string doubt = doubt_of(run); !doubt.empty()) text += "  " + doubt + "\n";
+  if (const Problem doubt = doubt_of(run)) text += "  " + *doubt + "\n";
   text += fmt::format("  peak {}{} in {}\n", bound_prefix(run.judgement()),
                       bytes_text(one.peak.max_bytes), place_of(one));
   if (const std::string words = plan_words(one); !words.empty()) text += "  " + words + "\n";

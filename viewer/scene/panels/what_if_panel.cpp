@@ -58,9 +58,9 @@ void draw_verdict(Scene& scene, Box box) {
   Painter& paint = scene.paint;
   const PlanNews& news = scene.in.plan_news;
   Box state = box.take_top(paint.px(18));
-  if (!news.refusal.empty()) {
+  if (news.refusal) {
     paint.text(state, "no plan", paint.colors.warning, Style::strong);
-    return paint.text_lines(box, news.refusal, paint.colors.warning, Style::small);
+    return paint.text_lines(box, *news.refusal, paint.colors.warning, Style::small);
   }
   if (!news.run) return (void)paint.text(state, "planning ...", paint.colors.muted, Style::small);
   const Run& run = scene.in.runs[*news.run];
