@@ -1,5 +1,10 @@
 // Checks for our own mistakes, on in release too. A failed check is a bug of ours, never the user's
-// fault.
+// fault: what a user or a file may get wrong is said by std::invalid_argument or
+// std::runtime_error.
+//
+// Where two places must agree, both have a check: the one that makes a promise, and the one that
+// relies on it. A check costs no more than the work beside it; one that goes through all of
+// something stands at the end of a pass.
 #pragma once
 
 #include <stdexcept>
@@ -7,13 +12,20 @@
 
 namespace shardlens {
 
-inline void check(bool holds, const char* what) {
-  if (!holds) throw std::logic_error(what);
+/// Ends a way that no program takes: behind a switch over all values, or a search that must find.
+[[noreturn, gnu::cold, gnu::noinline]] inline void unreachable(const char* what) {
+  throw std::logic_error(what);
+}
+[[noreturn]] inline void unreachable(const std::string& what) { unreachable(what.c_str()); }
+
+constexpr void check(bool holds, const char* what) {
+  if (!holds) unreachable(what);
 }
 
+/// Calls `describe` only where the check fails.
 template <class Describe>
-void check(bool holds, const Describe& describe) {
-  if (!holds) throw std::logic_error(std::string(describe()));
+constexpr void check(bool holds, const Describe& describe) {
+  if (!holds) unreachable(std::string(describe()));
 }
 
 }  // namespace shardlens

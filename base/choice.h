@@ -35,7 +35,7 @@ inline constexpr auto kWords = choice_words(Choice{});
 template <ClosedChoice Choice>
 constexpr std::string_view to_string(Choice choice) {
   const auto index = static_cast<size_t>(choice);
-  if (index >= kWords<Choice>.size()) throw std::logic_error("choice out of range");
+  check(index < kWords<Choice>.size(), "choice out of range");
   return kWords<Choice>[index];
 }
 

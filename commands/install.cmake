@@ -41,7 +41,8 @@ install(DIRECTORY "${CMAKE_BINARY_DIR}/record/pytorch" DESTINATION ${home}/recor
 # What tests/examples/own_model.cpp includes, with all that these include.
 foreach(
   header IN
-  ITEMS base/choice.h
+  ITEMS base/check.h
+        base/choice.h
         base/device.h
         base/dtype.h
         models/model.h

@@ -67,7 +67,7 @@ class LlamaUnits {
       case LlamaUnit::head:
         return head(input, p);
     }
-    throw std::logic_error("no unit of a Llama");
+    unreachable("no unit of a Llama");
   }
 
  private:

@@ -49,7 +49,7 @@ struct MlpUnits {
       case MlpUnit::output:
         return dense(input, p);
     }
-    throw std::logic_error("no unit of an MLP");
+    unreachable("no unit of an MLP");
   }
 
  private:

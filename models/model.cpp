@@ -19,7 +19,7 @@ void draw_parameters(const ModelSpec& spec, uint64_t seed, const ParameterReceiv
     case StartWeights::modules:
       return draw_modules(spec, seed, take);
   }
-  throw std::logic_error("start weights out of range");
+  unreachable("start weights out of range");
 }
 
 }  // namespace shardlens::models

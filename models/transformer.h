@@ -55,7 +55,7 @@ struct TransformerUnits {
       case TransformerUnit::head:
         return head(input, p);
     }
-    throw std::logic_error("no unit of a transformer");
+    unreachable("no unit of a transformer");
   }
 
  private:

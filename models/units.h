@@ -42,7 +42,7 @@ std::vector<UnitCode<Ops>> make_units(const ModelSpec& spec) {
       });
     }
   });
-  if (!has_family) throw std::logic_error("units of a program's own model");
+  check(has_family, "units of a program's own model");
   return codes;
 }
 

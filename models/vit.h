@@ -63,7 +63,7 @@ class VitUnits {
       case VitUnit::head:
         return head(input, p);
     }
-    throw std::logic_error("no unit of a vision transformer");
+    unreachable("no unit of a vision transformer");
   }
 
  private:

@@ -250,7 +250,7 @@ Rates rates_of(const Gpu* gpu, int64_t threads) {
     return rates;
   }
   const auto found = std::ranges::find(kRates, gpu->name, &NamedRates::gpu);
-  if (found == kRates.end()) throw std::logic_error("a GPU without rates");
+  check(found != kRates.end(), "a GPU without rates");
   return found->rates;
 }
 

@@ -79,7 +79,7 @@ void check_engine(const PlanFlags& flags) {
   }
 }
 
-void check(const PlanFlags& flags) {
+void require_consistent(const PlanFlags& flags) {
   check_engine(flags);
   const int answers = flags.text + flags.shards + flags.search + !flags.solve.empty();
   if (answers > 1) {
@@ -128,7 +128,7 @@ PlanArguments parse_plan_arguments(const std::vector<std::string>& arguments) {
   result.config = std::move(of_train.config);
   result.notes = std::move(of_train.notes);
   result.help = of_train.help;
-  if (!result.help) check(result.flags);
+  if (!result.help) require_consistent(result.flags);
   return result;
 }
 

@@ -133,7 +133,7 @@ std::string why_full(const PreparedRun& run, const RankSimulation& simulation) {
   const auto event = std::find_if(
       timeline.events().rbegin(), timeline.events().rend(),
       [](const profiler::Event& one) { return one.kind == profiler::EventKind::out_of_memory; });
-  if (event == timeline.events().rend()) throw std::logic_error("a device that is full unnoticed");
+  check(event != timeline.events().rend(), "a device that is full unnoticed");
   const auto phase = std::find_if(event, timeline.events().rend(), [](const profiler::Event& one) {
     return one.kind == profiler::EventKind::phase;
   });

@@ -148,7 +148,7 @@ std::string verdict_line(const Plan& plan) {
       return fmt::format("does not fit: takes {} or more, but there are {}",
                          bytes_text(plan.least_any_bytes), capacity);
   }
-  throw std::logic_error("verdict out of range");
+  unreachable("verdict out of range");
 }
 
 std::string plan_text(const Plan& plan) {

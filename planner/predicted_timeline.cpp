@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/output_file.h"
+#include "planner/config/options.h"
 #include "planner/planner.h"
 #include "planner/prepared_run.h"
 #include "profiler/file/writer.h"

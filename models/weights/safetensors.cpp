@@ -212,23 +212,20 @@ class TemporaryFile {
 void require_sound(std::span<const SafetensorsTensor> tensors) {
   std::set<std::string_view> names;
   for (const SafetensorsTensor& tensor : tensors) {
-    if (tensor.name == kMetadataKey || !names.insert(tensor.name).second) {
-      throw std::logic_error(fmt::format("safetensors: the name '{}' is taken", tensor.name));
-    }
-    if (!bytes_of(tensor.dtype, tensor.shape)) {
-      throw std::logic_error(
-          fmt::format("safetensors: '{}' has no size, of dtype {}", tensor.name, tensor.dtype));
-    }
+    check(tensor.name != kMetadataKey && names.insert(tensor.name).second,
+          [&] { return fmt::format("safetensors: the name '{}' is taken", tensor.name); });
+    check(bytes_of(tensor.dtype, tensor.shape).has_value(), [&] {
+      return fmt::format("safetensors: '{}' has no size, of dtype {}", tensor.name, tensor.dtype);
+    });
   }
 }
 
 void require_data(std::span<const SafetensorsTensor> tensors) {
   for (const SafetensorsTensor& tensor : tensors) {
-    if (bytes_of(tensor.dtype, tensor.shape) != tensor.data.size()) {
-      throw std::logic_error(
-          fmt::format("safetensors: '{}' has {} bytes, not what {} and its shape ask", tensor.name,
-                      tensor.data.size(), tensor.dtype));
-    }
+    check(bytes_of(tensor.dtype, tensor.shape) == tensor.data.size(), [&] {
+      return fmt::format("safetensors: '{}' has {} bytes, not what {} and its shape ask",
+                         tensor.name, tensor.data.size(), tensor.dtype);
+    });
   }
 }
 
@@ -251,7 +248,7 @@ std::string header_of(const nlohmann::ordered_json& entries) {
   try {
     text = entries.dump();
   } catch (const nlohmann::json::exception&) {
-    throw std::logic_error("safetensors: a name or a metadata text is not UTF-8");
+    unreachable("safetensors: a name or a metadata text is not UTF-8");
   }
   text.resize(
       (text.size() + kHeaderAlignmentBytes - 1) / kHeaderAlignmentBytes * kHeaderAlignmentBytes,

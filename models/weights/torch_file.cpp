@@ -114,11 +114,11 @@ void require_small(std::span<const SafetensorsTensor> tensors) {
   constexpr size_t kMostTensors = 60000;  // entries are counted in 16 bits
   uint64_t bytes = 0;
   for (const SafetensorsTensor& tensor : tensors) {
-    if (tensor.dtype != "F32") throw std::logic_error("torch file: " + tensor.name + " is no F32");
+    check(tensor.dtype == "F32", [&] { return "torch file: " + tensor.name + " is no F32"; });
     bytes += tensor.data.size() + 4 * (tensor.name.size() + 2 * kTensorAlignmentBytes);
   }
-  if (bytes <= kMostTorchFileBytes && tensors.size() <= kMostTensors) return;
-  throw std::logic_error("torch file: more than one archive holds");
+  check(bytes <= kMostTorchFileBytes && tensors.size() <= kMostTensors,
+        "torch file: more than one archive holds");
 }
 
 std::span<const std::byte> bytes_of_text(const std::string& text) {

@@ -34,7 +34,7 @@ std::string text_of(const ReshardChoice& reshard) {
     case Reshard::partly:
       return fmt::format("{}", reshard.kept);
   }
-  throw std::logic_error("reshard mode out of range");
+  unreachable("reshard mode out of range");
 }
 
 ReshardChoice reshard_named(std::string_view word) {

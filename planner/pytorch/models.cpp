@@ -429,7 +429,7 @@ std::unique_ptr<PytorchModel> make_pytorch_model(const models::ModelSpec& spec, 
   if (spec.is<TransformerSizes>()) {
     return std::make_unique<Transformer>(spec, ops, weights, hooks, writing);
   }
-  throw std::logic_error("a model whose parameters nobody knows");
+  unreachable("a model whose parameters nobody knows");
 }
 
 }  // namespace shardlens::planner

@@ -79,7 +79,7 @@ std::string model_of(const models::ModelSpec& spec) {
   if (spec.is<models::TransformerSizes>()) {
     return "the transformer of \"PyTorch FSDP2: A Practical Guide\"";
   }
-  throw std::logic_error("a model whose Python code nobody knows");
+  unreachable("a model whose Python code nobody knows");
 }
 
 std::string attention_of(const PytorchVariant& writing) {

@@ -27,7 +27,7 @@ void refuse(bool is_wanted, std::string_view what, std::string_view instead) {
       fmt::format("--engine pytorch-fsdp2 does not model {}; {}", what, instead));
 }
 
-void check(const Config& config, const Strategy& strategy) {
+void require_plannable(const Config& config, const Strategy& strategy) {
   refuse(!is_sharded(strategy.kind), fmt::format("--strategy {}", to_string(strategy.kind)),
          "use fsdp or hsdp");
   refuse(strategy.param_dtype != DType::fp16 && strategy.reduce_dtype == DType::fp16,
@@ -76,8 +76,8 @@ PytorchSimulation::PytorchSimulation(const models::ModelSpec& spec, const Config
                .torch = options.torch,
                .attention = attention_kernels(config)},
       ops_(context_) {
-  if (options.gpu == nullptr) throw std::logic_error("FSDP2 without a GPU");
-  check(config, strategy_of(config));
+  check(options.gpu != nullptr, "FSDP2 without a GPU");
+  require_plannable(config, strategy_of(config));
   const bool is_llama = spec.is<models::LlamaSizes>();
   refuse(options.writing.is_of_llama() && !is_llama,
          fmt::format("'{}' with --pytorch attention= or norm=", spec.name), "they are of Llamas");

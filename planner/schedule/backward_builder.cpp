@@ -209,9 +209,8 @@ void BackwardBuilder::begin(BucketPlan& plan, int microbatch) {
 
 void BackwardBuilder::take_ring(BucketPlan& plan) {
   BucketPlan*& resident = residents_[static_cast<size_t>(plan.ring)];
-  if (resident != nullptr && resident->segments_left > 0) {
-    throw std::logic_error("a bucket takes the slot of one that is unfinished");
-  }
+  check(resident == nullptr || resident->segments_left == 0,
+        "a bucket takes the slot of one that is unfinished");
   if (resident != nullptr && resident->is_reduced) retire(*resident);
   resident = &plan;
 }

@@ -34,7 +34,7 @@ char letter_of(SlotKind kind) {
     case SlotKind::master:
       return 'M';
   }
-  throw std::logic_error("slot kind out of range");
+  unreachable("slot kind out of range");
 }
 
 }  // namespace
@@ -79,7 +79,7 @@ RankSet Schedule::ranks_of(Channel channel) const {
     case Channel::replicate:
       return {replicas(), shards};
   }
-  throw std::logic_error("channel out of range");
+  unreachable("channel out of range");
 }
 
 int64_t Schedule::host_bytes(int moments) const {
@@ -246,7 +246,7 @@ int64_t Schedule::used_bytes(const Action& action, int slot) const {
     case SlotKind::norm:
       return bytes_of(kMasterDType);
   }
-  throw std::logic_error("slot kind out of range");
+  unreachable("slot kind out of range");
 }
 
 Schedule build_schedule(const models::ModelSpec& spec, const Strategy& strategy, Pass pass) {

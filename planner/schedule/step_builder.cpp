@@ -51,7 +51,7 @@ Stream stream_of(const Schedule& schedule, const Action& action) {
     case ActionKind::optimizer_step:
       return Stream::main;
   }
-  throw std::logic_error("action kind out of range");
+  unreachable("action kind out of range");
 }
 
 Channel channel_of(ActionKind kind) {
@@ -192,7 +192,7 @@ DType StepBuilder::dtype_of(SlotKind kind) const {
     case SlotKind::master:
       return kMasterDType;
   }
-  throw std::logic_error("slot kind out of range");
+  unreachable("slot kind out of range");
 }
 
 int StepBuilder::add_slot(SlotKind kind, int64_t bytes, bool on_host) {

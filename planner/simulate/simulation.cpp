@@ -181,7 +181,7 @@ MetaStepOps::Batch Simulation::load(const MetaStepOps::Batch& images, const meta
     case DataKind::own:
       break;
   }
-  throw std::logic_error("a program's own samples are known to it alone");
+  unreachable("a program's own samples are known to it alone");
 }
 
 /// Reads images from files one after the other, as runtime/train/batches.cpp does. Files are not

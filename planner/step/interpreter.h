@@ -349,9 +349,8 @@ class Interpreter {
   }
 
   void expect_no_gradient_missing(int unit) const {
-    if (segment_.unit != unit || (segment_.missing == 0 && next_segment(unit))) {
-      throw std::logic_error("a unit's backward has left out a segment");
-    }
+    check(segment_.unit == unit && (segment_.missing > 0 || !next_segment(unit)),
+          "a unit's backward has left out a segment");
     if (segment_.missing == 0) return;
     std::vector<int> all, unused;
     for (const int parameter : spec_.units[unit].parameters) {

@@ -144,7 +144,7 @@ std::string check_text(const std::string& path, const FileReport& file) {
   return text;
 }
 
-CommandOutcome check(const Arguments& arguments, const Recordings& recordings) {
+CommandOutcome check_file(const Arguments& arguments, const Recordings& recordings) {
   CLI::App app;
   std::string path;
   app.add_option("FILE", path)->required();
@@ -216,7 +216,7 @@ constexpr std::array kCommands = {
     Command{"bundle", "RUN [-o FILE]",
             "one file of a run to copy home: all but its checkpoints and model", bundle},
     Command{"check", "FILE", "every block of a file, and what is damaged; exit 1 if anything is",
-            check},
+            check_file},
 };
 
 std::string usage() {

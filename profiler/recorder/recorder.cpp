@@ -392,9 +392,7 @@ void Recorder::Hooks::install(const RecorderOptions& options) {
 
 Recorder::Recorder(const RecorderOptions& options) : hooks_(std::make_unique<Hooks>(options)) {
   Recorder* none = nullptr;
-  if (!active_recorder.compare_exchange_strong(none, this)) {
-    throw std::logic_error("recorder: another one is active");
-  }
+  check(active_recorder.compare_exchange_strong(none, this), "recorder: another one is active");
   Hooks::install(options);
   hooks_->watch_operators();
   if (!options.on_cuda) return;

@@ -82,11 +82,10 @@ CollectedParts collect_parts(const FileLayout& layout, const fs::path& folder, i
   const std::vector<JoinedRanges> joined = join(std::move(ranges), layout.files.size());
   for (size_t i = 0; i < joined.size(); ++i) {
     const PlannedFile& planned = layout.files[i];
-    if (joined[i].bytes != planned.bytes) {
-      throw std::logic_error(
-          fmt::format("{}: the parts of all ranks leave out byte {}, or have it twice",
-                      planned.name, joined[i].bytes));
-    }
+    check(joined[i].bytes == planned.bytes, [&] {
+      return fmt::format("{}: the parts of all ranks leave out byte {}, or have it twice",
+                         planned.name, joined[i].bytes);
+    });
     parts.files.push_back(
         {.name = planned.name, .bytes = joined[i].bytes, .crc32c = joined[i].crc32c});
   }

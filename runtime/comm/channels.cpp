@@ -18,14 +18,14 @@ Communicator* find(const Channels& channels, planner::Channel channel) {
     case planner::Channel::replicate:
       return channels.replicate;
   }
-  throw std::logic_error("channel out of range");
+  unreachable("channel out of range");
 }
 
 }  // namespace
 
 Communicator& Channels::at(planner::Channel channel) const {
   Communicator* const found = find(*this, channel);
-  if (found == nullptr) throw std::logic_error("an action uses a channel that was not joined");
+  check(found != nullptr, "an action uses a channel that was not joined");
   return *found;
 }
 

@@ -137,7 +137,7 @@ class TcpStore final : public GlooStore {
     });
   }
   std::string set_first(const std::string& key, const std::string& value) override {
-    if (value.empty()) throw std::logic_error("store: no words for " + key);
+    check(!value.empty(), [&] { return "store: no words for " + key; });
     return ask([store = store_, key, bytes = bytes_of(value)] {
       const Bytes first = store->compareSet(key, {}, bytes);
       return std::string(first.begin(), first.end());
@@ -312,9 +312,8 @@ void GlooCommunicator::barrier(const Operation& operation) {
 }
 
 void GlooCommunicator::wait(Ticket ticket) {
-  if (ticket != next_wait_ || ticket >= next_issue_) {
-    throw std::logic_error("communicator: tickets are waited for in the order of issue");
-  }
+  check(ticket == next_wait_ && ticket < next_issue_,
+        "communicator: tickets are waited for in the order of issue");
   const PendingOperation& pending = pending_.front();
   check_alive(pending.operation);
   for (const auto& work : pending.works) finish(pending.operation, *work);

@@ -21,9 +21,8 @@ size_t area_bytes_of(const LocalLayout& layout) {
 }
 
 size_t range_bytes(const GatherBuffer& buffer, int world_size) {
-  if (buffer.numel % world_size != 0) {
-    throw std::logic_error("all_gather: a buffer is not a multiple of the world size");
-  }
+  check(buffer.numel % world_size == 0,
+        "all_gather: a buffer is not a multiple of the world size");
   return static_cast<size_t>(buffer.numel / world_size * bytes_of(buffer.dtype));
 }
 
@@ -60,12 +59,9 @@ LocalCommunicator::LocalCommunicator(void* memory, LocalOptions options)
       header_(static_cast<Header*>(memory)),
       area_bytes_(area_bytes_of(options_.layout)),
       sources_(static_cast<size_t>(std::max(options_.layout.ranks.size, 1))) {
-  if (options_.rank < 0) {
-    throw std::logic_error("local communicator: rank outside its world");
-  }
-  if (reinterpret_cast<uintptr_t>(memory) % kCacheLine != 0) {
-    throw std::logic_error("local communicator: memory is not aligned to 64 bytes");
-  }
+  check(options_.rank >= 0, "local communicator: rank outside its world");
+  check(reinterpret_cast<uintptr_t>(memory) % kCacheLine == 0,
+        "local communicator: memory is not aligned to 64 bytes");
   counters_ = reinterpret_cast<Counters*>(static_cast<std::byte*>(memory) + sizeof(Header));
   areas_ = reinterpret_cast<std::byte*>(counters_ + world_size());
   note_ = options_.board ? &options_.board->abort_note() : &header_->note;
@@ -73,10 +69,8 @@ LocalCommunicator::LocalCommunicator(void* memory, LocalOptions options)
   const auto agree = [](uint64_t& field, uint64_t mine) {
     uint64_t theirs = 0;
     const bool first = std::atomic_ref<uint64_t>(field).compare_exchange_strong(theirs, mine);
-    if (!first && theirs != mine) {
-      throw std::logic_error(
+    check(first || theirs == mine,
           "local communicator: ranks disagree on the layout, or are of two sets");
-    }
   };
   agree(header_->area_bytes, area_bytes_);
   agree(header_->world_size, static_cast<uint64_t>(world_size()));
@@ -145,10 +139,10 @@ void LocalCommunicator::barrier(const Operation& operation) {
 LocalCommunicator::PendingOperation& LocalCommunicator::begin(Kind kind, const Operation& operation,
                                                               int64_t staged_bytes) {
   check_alive(operation);
-  if (staged_bytes > static_cast<int64_t>(area_bytes_)) {
-    throw std::logic_error(to_text(options_.rank, operation) + ": " + std::to_string(staged_bytes) +
-                           " bytes do not fit a staging area of " + std::to_string(area_bytes_));
-  }
+  check(staged_bytes <= static_cast<int64_t>(area_bytes_), [&] {
+    return to_text(options_.rank, operation) + ": " + std::to_string(staged_bytes) +
+           " bytes do not fit a staging area of " + std::to_string(area_bytes_);
+  });
   if (next_issue_ - next_complete_ == kDepth) complete();
   wait_for_peers(operation, &Counters::consumed, next_issue_ - kDepth + 1);
   PendingOperation& pending = pending_[static_cast<size_t>(next_issue_ % kDepth)];
@@ -164,9 +158,8 @@ Ticket LocalCommunicator::publish_staged() {
 }
 
 void LocalCommunicator::wait(Ticket ticket) {
-  if (ticket != next_wait_ || ticket >= next_issue_) {
-    throw std::logic_error("communicator: tickets are waited for in the order of issue");
-  }
+  check(ticket == next_wait_ && ticket < next_issue_,
+        "communicator: tickets are waited for in the order of issue");
   if (ticket == next_complete_) complete();
   ++next_wait_;
 }

@@ -70,13 +70,13 @@ class Variables {
 };
 
 void check_places(const Membership& place, const Variables& variables) {
-  const auto check = [&](int rank, int ranks, const char* what) {
+  const auto require_below = [&](int rank, int ranks, const char* what) {
     if (rank < ranks) return;
     variables.refuse(fmt::format("says that this is {} {} of {}", what, rank, ranks));
   };
   if (place.world_size < 1) variables.refuse("says that there are no ranks");
-  check(place.rank, place.world_size, "rank");
-  check(place.local_rank, place.local_world_size, "this host's rank");
+  require_below(place.rank, place.world_size, "rank");
+  require_below(place.local_rank, place.local_world_size, "this host's rank");
   if (place.local_world_size > place.world_size) {
     variables.refuse(fmt::format("says that {} ranks of {} are on this host",
                                  place.local_world_size, place.world_size));

@@ -8,7 +8,7 @@ namespace shardlens::runtime {
 
 NoneCommunicator::NoneCommunicator(int rank, planner::RankSet ranks)
     : world_rank_(rank), ranks_(ranks) {
-  if (rank < 0) throw std::logic_error("solo rank outside its world");
+  check(rank >= 0, "solo rank outside its world");
 }
 
 Ticket NoneCommunicator::issue(const Operation& operation) {
@@ -45,9 +45,8 @@ void NoneCommunicator::sum(const Operation& operation, std::span<double>) {
 void NoneCommunicator::barrier(const Operation& operation) { wait(issue(operation)); }
 
 void NoneCommunicator::wait(Ticket ticket) {
-  if (ticket != next_wait_ || ticket >= next_issue_) {
-    throw std::logic_error("communicator: tickets are waited for in the order of issue");
-  }
+  check(ticket == next_wait_ && ticket < next_issue_,
+        "communicator: tickets are waited for in the order of issue");
   Operation operation;
   operation.kind = "WAIT";
   check_abort(operation);

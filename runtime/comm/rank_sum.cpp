@@ -70,7 +70,7 @@ void mean_in_rank_order(std::span<const void* const> sources, void* output, int6
     case DType::fp16:
       return mean<Fp16>(sources, output, numel);
   }
-  throw std::logic_error("no such dtype");
+  unreachable("no such dtype");
 }
 
 void divide_by_ranks(const float* sum, void* output, int64_t numel, DType dtype, int ranks) {
@@ -83,7 +83,7 @@ void divide_by_ranks(const float* sum, void* output, int64_t numel, DType dtype,
     case DType::fp16:
       return divide<Fp16>(sum, static_cast<uint16_t*>(output), numel, divisor);
   }
-  throw std::logic_error("no such dtype");
+  unreachable("no such dtype");
 }
 
 void widen(const void* input, float* output, int64_t numel, DType dtype) {
@@ -95,7 +95,7 @@ void widen(const void* input, float* output, int64_t numel, DType dtype) {
     case DType::fp16:
       return set<Fp16>(output, static_cast<const uint16_t*>(input), numel);
   }
-  throw std::logic_error("no such dtype");
+  unreachable("no such dtype");
 }
 
 }  // namespace shardlens::runtime

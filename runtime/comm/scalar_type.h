@@ -18,7 +18,7 @@ inline c10::ScalarType scalar_type(DType dtype) {
     case DType::fp16:
       return c10::ScalarType::Half;
   }
-  throw std::logic_error("dtype out of range");
+  unreachable("dtype out of range");
 }
 
 }  // namespace shardlens::runtime

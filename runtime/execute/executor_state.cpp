@@ -45,7 +45,7 @@ void Executor::move(const Action& action) {
     case ActionKind::accumulate:
       return accumulate(action);
     default:
-      throw std::logic_error("an action that moves nothing");
+      unreachable("an action that moves nothing");
   }
 }
 

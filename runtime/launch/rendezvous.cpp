@@ -51,9 +51,10 @@ bool is_joined(const Job& job, Channel channel) {
 void check_world_is_covered(const Job& job) {
   int ranks = job.train.ranks_of(Channel::reduce).size;
   if (is_joined(job, Channel::replicate)) ranks *= job.train.ranks_of(Channel::replicate).size;
-  if (ranks == job.strategy.world_size) return;
-  throw std::logic_error("rendezvous: the schedule's reductions join " + std::to_string(ranks) +
-                         " ranks of " + std::to_string(job.strategy.world_size));
+  check(ranks == job.strategy.world_size, [&] {
+    return "rendezvous: the schedule's reductions join " + std::to_string(ranks) + " ranks of " +
+           std::to_string(job.strategy.world_size);
+  });
 }
 
 /// Holds what a rank needs to join.
@@ -228,7 +229,7 @@ std::unique_ptr<Transport> make_transport(const Joiner& joiner, std::byte* regio
     case CommunicatorKind::nccl:
       return std::make_unique<NcclTransport>(joiner);
   }
-  throw std::logic_error("communicator out of range");
+  unreachable("communicator out of range");
 }
 
 class JoinedLinks final : public Links {
@@ -259,9 +260,8 @@ class JoinedLinks final : public Links {
     if (route.channel != Channel::reduce || channels_.gather == nullptr) return false;
     if (job.config.communicators > 1) return false;
     if (job.strategy.communicator != CommunicatorKind::nccl) return false;
-    if (joiner_.streams.handle(Stream::gather) != joiner_.streams.handle(Stream::reduce)) {
-      throw std::logic_error("rendezvous: one communicator, but two streams");
-    }
+    check(joiner_.streams.handle(Stream::gather) == joiner_.streams.handle(Stream::reduce),
+          "rendezvous: one communicator, but two streams");
     return ranks == job.train.ranks_of(Channel::gather);
   }
 

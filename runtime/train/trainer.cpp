@@ -94,7 +94,7 @@ std::unique_ptr<BatchSource> make_source(const Job& job, Split split, const c10:
     case DataKind::synthetic:
       break;
   }
-  throw std::logic_error("synthetic data have no source");
+  unreachable("synthetic data have no source");
 }
 
 /// Gives a rank's training data, batch by batch.
@@ -157,7 +157,7 @@ SpeedUnit speed_unit(const Job& job) {
     case models::InputKind::tokens:
       return {"tokens", samples * job.spec.sample.shape.front()};
   }
-  throw std::logic_error("input kind out of range");
+  unreachable("input kind out of range");
 }
 
 /// Splits the device's peaks into those of steps and those of everything.

@@ -61,11 +61,12 @@ TEST_CASE("a program outside of the tree is built against the installed package"
   const std::string prefix = installed_in(folder);
   CHECK(headers_of(prefix) ==
         std::set<std::string>{
-            "include/shardlens/base/choice.h", "include/shardlens/base/device.h",
-            "include/shardlens/base/dtype.h", "include/shardlens/config/choice.h",
-            "include/shardlens/config/strategy.h", "include/shardlens/models/input_use.h",
-            "include/shardlens/models/model.h", "include/shardlens/models/own_data.h",
-            "include/shardlens/models/spec.h", "include/shardlens/planner/config/choices.h",
+            "include/shardlens/base/check.h", "include/shardlens/base/choice.h",
+            "include/shardlens/base/device.h", "include/shardlens/base/dtype.h",
+            "include/shardlens/config/choice.h", "include/shardlens/config/strategy.h",
+            "include/shardlens/models/input_use.h", "include/shardlens/models/model.h",
+            "include/shardlens/models/own_data.h", "include/shardlens/models/spec.h",
+            "include/shardlens/planner/config/choices.h",
             "include/shardlens/planner/config/config.h", "include/shardlens/runtime/runtime.h",
             "include/shardlens/runtime/train/forecast.h",
             "include/shardlens/runtime/train/own_training.h", "include/shardlens/train/runtime.h"});

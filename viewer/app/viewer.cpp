@@ -116,7 +116,7 @@ bool wants_window(const Options& options) {
   return options.screenshot.empty() && options.report.empty() && options.page.empty();
 }
 
-void check(const Options& options) {
+void require_consistent(const Options& options) {
   Editor{options.editor};  // throws
   const bool is_scale = options.scale == 0 || (options.scale >= 0.5 && options.scale <= 8);
   if (!is_scale) throw std::invalid_argument("--scale: give a number from 0.5 to 8");
@@ -269,7 +269,7 @@ int say_messages(const Presenter& presenter) {
 int run_viewer(const std::vector<std::string>& arguments) {
   const Options options = parse_options(arguments);
   if (!options.text.empty()) return fmt::print("{}", options.text), 0;
-  check(options);
+  require_consistent(options);
   const Size size = parse_size(options.size);
   const auto range =
       options.range.empty() ? std::nullopt : std::optional(parse_range(options.range));

@@ -53,7 +53,7 @@ std::span<const ForeignKey> foreign_keys(ForeignFormat format) {
     case ForeignFormat::torchtitan:
       return torchtitan_keys();
   }
-  throw std::logic_error("foreign format out of range");
+  unreachable("foreign format out of range");
 }
 
 std::optional<ForeignFormat> foreign_format(std::string_view text, const std::string& file) {

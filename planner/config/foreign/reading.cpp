@@ -30,7 +30,7 @@ const Option& option_named(std::string_view name) {
   for (const Option& option : options()) {
     if (option.name == name) return option;
   }
-  throw std::logic_error(fmt::format("no option --{}", name));
+  unreachable(fmt::format("no option --{}", name));
 }
 
 /// Splits "--batch --accumulate" into names without dashes.

@@ -106,8 +106,8 @@ class TableRules {
 }  // namespace
 
 void fail_rule(const Schedule& schedule, int action, const std::string& rule) {
-  if (action < 0) throw std::logic_error(fmt::format("schedule: {}", rule));
-  throw std::logic_error(
+  if (action < 0) unreachable(fmt::format("schedule: {}", rule));
+  unreachable(
       fmt::format("schedule: {}: in action {}", rule, action_to_text(schedule, action)));
 }
 

@@ -125,7 +125,7 @@ AllocationResult AllocatorModel::allocate(int64_t bytes, StreamIndex stream) {
     throw std::invalid_argument(std::to_string(bytes) +
                                 " bytes: no size of an allocation; give 1 to 2^60");
   }
-  if (stream >= pending_.size()) throw std::logic_error("a stream that the model was not told of");
+  check(stream < pending_.size(), "a stream that the model was not told of");
   complete_events();
   const Request request = request_of(bytes, stream);
   if (Block* block = find_free(request)) return give(request, block, AllocationSource::cache);
@@ -260,9 +260,8 @@ void AllocatorModel::count_given(const Block& block) {
 }
 
 AllocatorBlock& AllocatorModel::held_block(BlockId id) {
-  if (id >= blocks_.size() || !blocks_[id].is_allocated) {
-    throw std::logic_error("block " + std::to_string(id) + " is not allocated");
-  }
+  check(id < blocks_.size() && blocks_[id].is_allocated,
+        [&] { return "block " + std::to_string(id) + " is not allocated"; });
   return blocks_[id];
 }
 
@@ -317,7 +316,7 @@ void AllocatorModel::count_merged(const Block& block, int64_t merged_blocks, int
 
 void AllocatorModel::record_stream(BlockId id, StreamIndex stream) {
   const Block& block = held_block(id);
-  if (stream >= pending_.size()) throw std::logic_error("a stream that the model was not told of");
+  check(stream < pending_.size(), "a stream that the model was not told of");
   if (stream != block.stream) uses_[id].insert(stream, stream_hashes_[stream]);
 }
 

@@ -36,9 +36,9 @@ bool AllocatorModel::take_outside(int64_t bytes) {
 }
 
 void AllocatorModel::give_back_outside(int64_t bytes) {
-  if (bytes < 0 || bytes > outside_bytes_) {
-    throw std::logic_error(std::to_string(bytes) + " bytes are not held outside the allocator");
-  }
+  check(bytes >= 0 && bytes <= outside_bytes_, [&] {
+    return std::to_string(bytes) + " bytes are not held outside the allocator";
+  });
   outside_bytes_ -= bytes;
   give_memory_back(bytes);
 }

@@ -107,7 +107,7 @@ Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value,
     case AttentionKernel::math:
       return math_attention(query, key, value, options);
   }
-  throw std::logic_error("attention kernel out of range");
+  unreachable("attention kernel out of range");
 }
 
 Tensor repeat_interleave(const Tensor& input, int64_t repeats, int64_t dim) {

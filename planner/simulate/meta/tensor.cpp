@@ -13,10 +13,6 @@ namespace shardlens::planner::meta {
 
 namespace {
 
-void expect(bool holds, const char* what) {
-  if (!holds) throw std::logic_error(what);
-}
-
 /// Returns the sizes with the one that is -1 computed from the number of elements.
 Sizes complete(const Sizes& sizes, int64_t numel) {
   Sizes result = sizes;
@@ -26,7 +22,7 @@ Sizes complete(const Sizes& sizes, int64_t numel) {
     result[i] = numel / std::max<int64_t>(result.product(), 1);
     break;
   }
-  expect(result.product() == numel, "a view of another number of elements");
+  check(result.product() == numel, "a view of another number of elements");
   return result;
 }
 
@@ -74,7 +70,7 @@ int64_t bytes_of(Type type) {
     case Type::boolean:
       return 1;
   }
-  throw std::logic_error("type out of range");
+  unreachable("type out of range");
 }
 
 Type type_of(DType dtype) {
@@ -86,18 +82,18 @@ Type type_of(DType dtype) {
     case DType::fp16:
       return Type::fp16;
   }
-  throw std::logic_error("dtype out of range");
+  unreachable("dtype out of range");
 }
 
 Sizes::Sizes(std::span<const int64_t> values) : count_(values.size()) {
-  expect(count_ <= kMost, "a tensor of too many dimensions");
+  check(count_ <= kMost, "a tensor of too many dimensions");
   std::copy(values.begin(), values.end(), values_.begin());
 }
 
 void Sizes::push_back(int64_t value) { insert(count_, value); }
 
 void Sizes::insert(size_t at, int64_t value) {
-  expect(count_ < kMost, "a tensor of too many dimensions");
+  check(count_ < kMost, "a tensor of too many dimensions");
   std::copy_backward(values_.begin() + static_cast<ptrdiff_t>(at),
                      values_.begin() + static_cast<ptrdiff_t>(count_),
                      values_.begin() + static_cast<ptrdiff_t>(count_) + 1);
@@ -213,7 +209,7 @@ Tensor with_view_node(const Tensor& whole, Tensor view, Back back) {
 Tensor Tensor::view(const Sizes& wanted) const {
   const Sizes sizes = complete(wanted, numel());
   const std::optional<Sizes> strides = view_strides(*this, sizes);
-  expect(strides.has_value(), "a view that cannot be");
+  check(strides.has_value(), "a view that cannot be");
   return with_view_node(*this, as_strided(sizes, *strides),
                         [before = sizes_](const Tensor& g) { return g.reshape(before); });
 }

@@ -31,10 +31,8 @@ T load(T& field) noexcept {
 }
 
 void check_place(const void* memory, int world_size) {
-  if (world_size < 1) throw std::logic_error("board: world size below 1");
-  if (reinterpret_cast<uintptr_t>(memory) % 64 != 0) {
-    throw std::logic_error("board: memory is not aligned to 64 bytes");
-  }
+  check(world_size >= 1, "board: world size below 1");
+  check(reinterpret_cast<uintptr_t>(memory) % 64 == 0, "board: memory is not aligned to 64 bytes");
 }
 
 }  // namespace
@@ -109,7 +107,7 @@ Board::Board(void* memory, int world_size)
 }
 
 Board::Line& Board::line(int rank) const {
-  if (rank < 0 || rank >= world_size_) throw std::logic_error("board: no such rank");
+  check(rank >= 0 && rank < world_size_, "board: no such rank");
   return lines_[rank];
 }
 
@@ -187,8 +185,8 @@ void Board::set_port(uint16_t port) const noexcept { store(header_->port, uint32
 uint16_t Board::port() const noexcept { return static_cast<uint16_t>(load(header_->port)); }
 
 Board::NcclId& Board::nccl_id_of(int rank, int number) const {
-  if (rank < 0 || rank >= world_size_) throw std::logic_error("board: no such rank");
-  if (number < 0 || number >= kNcclIds) throw std::logic_error("board: no such id");
+  check(rank >= 0 && rank < world_size_, "board: no such rank");
+  check(number >= 0 && number < kNcclIds, "board: no such id");
   return nccl_ids_[rank * kNcclIds + number];
 }
 

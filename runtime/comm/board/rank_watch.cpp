@@ -23,7 +23,7 @@ RankWatch::RankWatch(const std::vector<int>& ranks, const Board& board,
 
 RankWatch::WatchedRank& RankWatch::watch_of(int rank) {
   const auto found = std::ranges::find(ranks_, rank, &WatchedRank::rank);
-  if (found == ranks_.end()) throw std::logic_error("rank watch: no such rank");
+  check(found != ranks_.end(), "rank watch: no such rank");
   return *found;
 }
 

@@ -11,6 +11,8 @@
 #include <system_error>
 #include <utility>
 
+#include "base/check.h"
+
 namespace shardlens::runtime {
 namespace {
 
@@ -25,7 +27,7 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 SharedRegion::SharedRegion(int fd, size_t size_bytes) : fd_(fd), size_bytes_(size_bytes) {}
 
 SharedRegion SharedRegion::create(size_t size_bytes) {
-  if (size_bytes == 0) throw std::logic_error("shared region: size 0");
+  check(size_bytes > 0, "shared region: size 0");
   const std::string what =
       "could not reserve " + std::to_string(size_bytes) + " bytes of memory shared between ranks";
   const int fd = memfd_create("shardlens", MFD_ALLOW_SEALING);  // no MFD_CLOEXEC: ranks inherit it

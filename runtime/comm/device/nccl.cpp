@@ -83,7 +83,7 @@ NcclType nccl_type(DType dtype) {
     case DType::fp16:
       return NcclType::fp16;
   }
-  throw std::logic_error("NCCL: no such dtype");
+  unreachable("NCCL: no such dtype");
 }
 
 /// Holds NCCL's communicator and the marks behind its operations.
@@ -206,7 +206,7 @@ struct NcclCommunicator::SumBuffers {
 };
 
 NcclCommunicator::NcclCommunicator(const NcclOptions& options) : options_(options) {
-  if (options_.rank < 0) throw std::logic_error("NCCL: rank outside its world");
+  check(options_.rank >= 0, "NCCL: rank outside its world");
   if (options_.api == nullptr) options_.api = &nccl_api();
   link_ = std::make_unique<Link>(options_.api, options_.stream);
   AbortNote* note = options_.board ? &options_.board->abort_note() : &own_note_;
@@ -258,8 +258,8 @@ Ticket NcclCommunicator::issue(const Operation& operation, Enqueue enqueue) {
 Ticket NcclCommunicator::all_gather(const Operation& operation,
                                     std::span<const GatherBuffer> buffers) {
   for (const GatherBuffer& buffer : buffers) {
-    if (buffer.numel % world_size() == 0) continue;
-    throw std::logic_error("all_gather: a buffer is not a multiple of the world size");
+    check(buffer.numel % world_size() == 0,
+          "all_gather: a buffer is not a multiple of the world size");
   }
   return issue(operation, [&](const NcclApi& api, NcclComm* comm) {
     return gather(api, comm, buffers, options_);
@@ -331,7 +331,7 @@ void NcclCommunicator::barrier(const Operation& operation) {
 }
 
 void NcclCommunicator::wait(Ticket ticket) {
-  if (ticket < 0 || ticket >= next_issue_) throw std::logic_error("NCCL: no such ticket");
+  check(ticket >= 0 && ticket < next_issue_, "NCCL: no such ticket");
   watchdog_->check({.step = last_step_, .kind = "WAIT"});
 }
 

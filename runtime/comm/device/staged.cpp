@@ -103,9 +103,8 @@ void StagedCommunicator::barrier(const Operation& operation) {
 }
 
 void StagedCommunicator::wait(Ticket ticket) {
-  if (ticket != next_wait_ || ticket >= next_issue_) {
-    throw std::logic_error("communicator: tickets are waited for in the order of issue");
-  }
+  check(ticket == next_wait_ && ticket < next_issue_,
+        "communicator: tickets are waited for in the order of issue");
   check_alive();
   ++next_wait_;
 }
