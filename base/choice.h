@@ -6,9 +6,10 @@
 #include <concepts>
 #include <cstddef>
 #include <optional>
-#include <stdexcept>
 #include <string_view>
 #include <type_traits>
+
+#include "base/check.h"
 
 namespace shardlens {
 

@@ -43,7 +43,8 @@ bool is_cpp(std::string_view path) { return path.ends_with(".cpp") || path.ends_
 // --- include edges -------------------------------------------------------------------------------
 
 /// Headers that say what things are; they include the standard library and each other.
-const Names kNouns = {"base/choice.h",
+const Names kNouns = {"base/check.h",
+                      "base/choice.h",
                       "base/device.h",
                       "base/dtype.h",
                       "base/gpus.h",

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <stdexcept>
+#include <type_traits>
 #include <unordered_map>
 #include <utility>
 
@@ -34,6 +35,7 @@ struct Lengths {
   std::array<uint32_t, kColumns> bytes{};
   std::array<uint8_t, kSlots> shifts{};  // of a slot's address deltas
 };
+static_assert(std::is_trivially_copyable_v<Lengths>);
 
 uint64_t zigzag(uint64_t difference) { return (difference << 1) ^ (0 - (difference >> 63)); }
 uint64_t unzigzag(uint64_t code) { return (code >> 1) ^ (0 - (code & 1)); }

@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -52,7 +53,7 @@ struct Preamble {
   uint32_t reserved_too = 0;
   uint32_t crc = 0;  // of the bytes before it
 };
-static_assert(sizeof(Preamble) == 32);
+static_assert(sizeof(Preamble) == 32 && std::is_trivially_copyable_v<Preamble>);
 
 struct BlockHeader {
   uint32_t magic = kBlockMagic;
@@ -70,7 +71,7 @@ struct BlockHeader {
   uint32_t reserved = 0;
   uint32_t header_crc = 0;  // of the bytes before it
 };
-static_assert(sizeof(BlockHeader) == 64);
+static_assert(sizeof(BlockHeader) == 64 && std::is_trivially_copyable_v<BlockHeader>);
 
 template <class T>
 ByteSpan bytes_of(const T& value) {
@@ -123,7 +124,7 @@ struct NumberedString {
 };
 constexpr uint32_t kFrameEntry = 1U << 31;  // | the frame's number; its bytes are a StackFrame
 constexpr uint32_t kStackEntry = 1U << 30;  // | a label; its bytes are the innermost frame's number
-static_assert(sizeof(StackFrame) == 16);
+static_assert(sizeof(StackFrame) == 16 && std::is_trivially_copyable_v<StackFrame>);
 /// Appends {id, length, bytes} without padding, so that strings can follow one another.
 void put_string(Bytes& bytes, const NumberedString& string);
 /// Returns the strings up to the first that is cut off. The texts point into `bytes`.

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <new>
 #include <stdexcept>
+#include <type_traits>
 
 #include "base/checksum/crc32c.h"
 #include "base/input_file.h"
@@ -22,6 +23,7 @@
 namespace shardlens::profiler {
 
 // A record is an Event as it lies in memory. FORMAT.md promises these offsets.
+static_assert(std::is_trivially_copyable_v<Event>);
 static_assert(sizeof(Event) == 40 && offsetof(Event, address) == 8 && offsetof(Event, value) == 16);
 static_assert(offsetof(Event, action) == 24 && offsetof(Event, label) == 28);
 static_assert(offsetof(Event, stream) == 32 && offsetof(Event, kind) == 34);
@@ -48,7 +50,7 @@ struct OpenPreamble {
   OpenShape shape;
   uint32_t crc = 0;  // of the bytes before it
 };
-static_assert(sizeof(OpenPreamble) == 40);
+static_assert(sizeof(OpenPreamble) == 40 && std::is_trivially_copyable_v<OpenPreamble>);
 
 uint32_t crc_of_preamble(const OpenPreamble& preamble) {
   return crc32c(bytes_of(preamble).first(offsetof(OpenPreamble, crc)));
@@ -60,6 +62,7 @@ struct OpenHead {
   uint64_t count = 0;     // of whole events
   uint64_t lost = 0;
 };
+static_assert(sizeof(OpenHead) == 24 && std::is_trivially_copyable_v<OpenHead>);
 
 // Every checked value shares a word or a record with its checksum, so that no crash parts them.
 

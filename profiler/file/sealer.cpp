@@ -9,6 +9,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "base/check.h"
+
 namespace shardlens::profiler {
 
 namespace {
@@ -45,6 +47,7 @@ void Sealer::write(ByteSpan bytes) {
 }
 
 void Sealer::append(const BlockHeader& header, ByteSpan payload) {
+  check(payload.size() <= kMaxBlockBytes, "a block that no reader takes");
   write(codec_.pack(header, payload));
 }
 
@@ -55,6 +58,8 @@ void Sealer::seal_strings(std::span<const std::byte> entries) {
 }
 
 void Sealer::seal_events(uint64_t sequence, uint64_t lost, std::span<const Event> events) {
+  check(sequence > 0 && !events.empty() && events.size() <= kMaxBlockEvents,
+        "a block that no reader takes");
   const auto [first, last] = std::ranges::minmax(events, {}, &Event::time_ns);
   append({.type = BlockType::events,
           .sequence = sequence,

@@ -15,6 +15,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/check.h"
 #include "profiler/file/open_blocks.h"
 #include "profiler/file/sealer.h"
 
@@ -144,7 +145,8 @@ class Writer::Recording {
   std::unordered_map<StackFrame, uint32_t, FrameHash> frames_;
   int area_ = 0;  // the area for new strings
 
-  bool is_last_ = false;  // only the sealing thread's
+  uint64_t last_sealed_ = 0;  // only the sealing thread's
+  bool is_last_ = false;      // only the sealing thread's
   std::mutex close_mutex_;
   std::thread thread_;
 };
@@ -293,6 +295,7 @@ void Writer::Recording::seal_until_closed() {
     }
     const WriterCounts all = counts();
     if (failed_) return;
+    check(all.sealed == all.events, "events are left that no block has");
     sealer_.seal_end(static_cast<uint64_t>(all.events), static_cast<uint64_t>(all.lost));
     bytes_ = sealer_.bytes();
   } catch (const std::exception& error) {
@@ -317,6 +320,10 @@ void Writer::Recording::seal_strings() {
 
 void Writer::Recording::seal(uint32_t index) {
   const Block block = blocks_[index];
+  check(block.count > 0 && block.count <= options_.block_events, "a block of no possible size");
+  check(block.sequence == last_sealed_ + 1,
+        "blocks are sealed in another order than they were filled");
+  last_sealed_ = block.sequence;
   sealer_.seal_events(block.sequence, block.lost, open_.events(index, block.count));
   bytes_ = sealer_.bytes();
   const std::lock_guard lock(mutex_);

@@ -193,14 +193,23 @@ void RankState::point_weight(int parameter, void* memory, int64_t bytes) const {
 void RankState::begin_slot(int index) {
   const at::Tensor& slot = slots_[index];
   const planner::Slot& described = schedule_.slot(index);
+  check(!described.lasts() && slot.data_ptr() == nullptr, "a slot begins that has memory already");
   const profiler::Scope scope(planner::category_of(described.kind), described.name());
   const at::Tensor memory = at::empty(slot.sizes(), slot.options());
   const size_t bytes = memory.nbytes();
+  check(static_cast<int64_t>(bytes) == described.bytes,
+        "a slot has other bytes than its schedule says");
   point(slot, std::move(memory.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks()),
         bytes);
 }
 
-void RankState::end_slot(int index) { point(slots_[index], at::DataPtr(nullptr, device_), 0); }
+void RankState::end_slot(int index) {
+  const planner::Slot& described = schedule_.slot(index);
+  check(!described.lasts(), "a slot ends that lasts");
+  check(described.bytes == 0 || slots_[index].data_ptr() != nullptr,
+        "a slot ends that has not begun");
+  point(slots_[index], at::DataPtr(nullptr, device_), 0);
+}
 
 void RankState::set_parameter(int parameter, const at::Tensor& value) {
   const StateRange range = planner::range_of(schedule_, places_[parameter], rank_);
@@ -235,6 +244,7 @@ void RankState::renew_casts() {
 }
 
 void RankState::bind(int group, int slot) {
+  check(!bound_[group], "a group is bound to two slots");
   auto* base = static_cast<char*>(slots_[slot].data_ptr());
   const planner::Group& layout = schedule_.groups[group];
   for (size_t bucket = 0; bucket < layout.buckets.size(); ++bucket) {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/check.h"
+
 namespace shardlens::planner {
 
 struct AllocatorStat {
@@ -14,11 +16,13 @@ struct AllocatorStat {
   int64_t decreased = 0;  // LibTorch's `freed`
 
   void increase(int64_t amount) {
+    check(amount >= 0, "a counter grows by less than nothing");
     current += amount;
     increased += amount;
     peak = std::max(peak, current);
   }
   void decrease(int64_t amount) {
+    check(amount >= 0 && amount <= current, "more is taken from a counter than it holds");
     current -= amount;
     decreased += amount;
   }

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "planner/simulate/allocator/hashed_streams.h"
 #include "profiler/recording/blocks.h"
 
@@ -70,27 +71,36 @@ class FreeBlocks {
   const MappedBlocks& mapped_blocks() const { return mapped_; }
   const std::set<AllocatorBlock*, AddressOrder>& unmapped_blocks() const { return unmapped_; }
 
+  /// `block` must be free, and not be here yet.
   void insert(AllocatorBlock& block) {
+    check(block.is_free(), "a block that is in use would be given out");
     if (!block.is_mapped) {
-      unmapped_.insert(&block);
+      check(unmapped_.insert(&block).second, "an unmapped block is free twice");
       return;
     }
     const FreeKey key = {block.bytes, block.made, block.segment, block.offset_bytes, &block};
     if (spare_.empty()) {
-      block.place = mapped_.insert(key).first;
+      const auto [place, is_new] = mapped_.insert(key);
+      check(is_new, "a block is free twice");
+      block.place = place;
       return;
     }
     MappedBlocks::node_type node = std::move(spare_.back());
     spare_.pop_back();
     node.value() = key;
-    block.place = mapped_.insert(std::move(node)).position;
+    const auto inserted = mapped_.insert(std::move(node));
+    check(inserted.inserted, "a block is free twice");
+    block.place = inserted.position;
   }
 
+  /// `block` must be here, with the size and place that it was inserted with.
   void erase(AllocatorBlock& block) {
     if (block.is_mapped) {
+      check(block.place->block == &block && block.place->bytes == block.bytes,
+            "a free block has changed since it was inserted");
       spare_.push_back(mapped_.extract(block.place));
     } else {
-      unmapped_.erase(&block);
+      check(unmapped_.erase(&block) == 1, "an unmapped block was not free");
     }
   }
 

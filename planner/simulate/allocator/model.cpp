@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "base/check.h"
+
 namespace shardlens::planner {
 
 namespace {
@@ -190,6 +192,7 @@ AllocatorModel::ObtainedBlock AllocatorModel::obtain(const Request& request) {
 
 AllocationFailure AllocatorModel::out_of_memory(const Request& request, AllocationFailure failure) {
   ++counters_.out_of_memory;
+  check_totals();
   failure.requested = request.requested_bytes;
   failure.rounded = request.bytes;
   failure.asked_of_driver = request.segment_bytes;
@@ -210,6 +213,7 @@ bool AllocatorModel::should_cut(const Block& block, const Request& request) cons
 
 /// Cuts a block in two; the request gets the low end.
 AllocatorBlock* AllocatorModel::cut(const Request& request, Block* block) {
+  check(request.bytes < block->bytes, "a block would be cut to nothing");
   Block* given = new_block(*block, block->offset_bytes, request.bytes);
   link(given, block->previous, block);
   block->offset_bytes += request.bytes;
@@ -219,6 +223,8 @@ AllocatorBlock* AllocatorModel::cut(const Request& request, Block* block) {
 }
 
 Allocation AllocatorModel::give(const Request& request, Block* block, AllocationSource source) {
+  check(block->bytes >= request.bytes && block->is_free() && block->is_mapped,
+        "a block is given that is too small or in use");
   const bool was_split = block->is_split();
   const bool is_cut = should_cut(*block, request);
   Block* remainder = is_cut ? block : nullptr;
@@ -337,6 +343,7 @@ void AllocatorModel::complete_events() {
   for (size_t place = pending_streams_.first(); place != pending_streams_.end();) {
     std::vector<Block*>& blocks = pending_[pending_streams_.at(place)];
     for (Block* block : blocks) {
+      check(block->pending_events > 0, "a block waits for no stream");
       if (--block->pending_events == 0) free_now(block);
     }
     blocks.clear();
@@ -344,6 +351,9 @@ void AllocatorModel::complete_events() {
   }
 }
 
-void AllocatorModel::empty_cache() { release_cache(); }
+void AllocatorModel::empty_cache() {
+  release_cache();
+  check_totals();
+}
 
 }  // namespace shardlens::planner

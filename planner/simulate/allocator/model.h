@@ -88,6 +88,10 @@ class AllocatorModel {
   /// `purpose_of` says what a held block is to its holder.
   std::vector<int64_t> state(const std::function<int64_t(BlockId)>& purpose_of) const;
 
+  /// Asserts that the counters are the sums over the blocks, and the device's memory what the
+  /// blocks and others hold. Goes through all blocks: call it at the end of a pass.
+  void check_totals() const;
+
   int64_t device_free_bytes() const { return settings_.capacity_bytes - device_used_bytes_; }
   const AllocatorCounters& counters() const { return counters_; }
   /// Sets a function that is called with each event, within allocate, free and empty_cache. The

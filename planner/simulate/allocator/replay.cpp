@@ -4,6 +4,8 @@
 #include <unordered_map>
 #include <variant>
 
+#include "base/check.h"
+
 namespace shardlens::planner {
 
 using profiler::Event;
@@ -15,6 +17,7 @@ Replay::Replay(const std::vector<Event>& events) {
     const Event& event = events[i];
     if (event.space != profiler::Space::device) continue;
     if (event.kind == EventKind::alloc) {
+      check(event.value > 0, "a timeline has an allocation of nothing");
       live[event.address] = blocks_;
       requests_.push_back({event.value, blocks_++, static_cast<uint32_t>(i), event.stream});
       streams_ = std::max<size_t>(streams_, event.stream + size_t{1});
@@ -41,6 +44,7 @@ ReplayResult Replay::run(const AllocatorSettings& settings) const {
       break;
     }
   }
+  allocator.check_totals();
   result.retries = allocator.counters().alloc_retries;
   result.peak_reserved_bytes = allocator.counters().all.reserved_bytes.peak;
   return result;

@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "base/check.h"
 #include "planner/simulate/allocator/model.h"
 
 namespace shardlens::planner {
@@ -22,7 +23,9 @@ bool AllocatorModel::take_memory(int64_t bytes) {
 }
 
 void AllocatorModel::give_memory_back(int64_t bytes) {
-  device_used_bytes_ -= round_up(bytes, kDevicePageBytes);
+  const int64_t pages_bytes = round_up(bytes, kDevicePageBytes);
+  check(pages_bytes <= device_used_bytes_, "the device gets back more than it gave");
+  device_used_bytes_ -= pages_bytes;
 }
 
 bool AllocatorModel::take_outside(int64_t bytes) {
@@ -36,9 +39,8 @@ bool AllocatorModel::take_outside(int64_t bytes) {
 }
 
 void AllocatorModel::give_back_outside(int64_t bytes) {
-  check(bytes >= 0 && bytes <= outside_bytes_, [&] {
-    return std::to_string(bytes) + " bytes are not held outside the allocator";
-  });
+  check(bytes >= 0 && bytes <= outside_bytes_,
+        [&] { return std::to_string(bytes) + " bytes are not held outside the allocator"; });
   outside_bytes_ -= bytes;
   give_memory_back(bytes);
 }
@@ -67,6 +69,7 @@ AllocatorBlock* AllocatorModel::allocate_segment(const Request& request) {
 
 /// Gives a segment back; `block` is the whole segment, and free.
 void AllocatorModel::release_segment(Block* block) {
+  check(block->is_free() && !block->is_split(), "a segment goes while a block of it stays");
   const int64_t bytes = block->bytes;
   ++counters_.driver_frees;
   tell(AllocatorEventKind::segment_free, *block, 0, bytes);

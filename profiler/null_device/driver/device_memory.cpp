@@ -1,5 +1,7 @@
 #include "profiler/null_device/driver/device_memory.h"
 
+#include "base/check.h"
+
 namespace shardlens::profiler {
 
 namespace {
@@ -21,6 +23,7 @@ uint64_t DeviceMemory::free_bytes() const {
 }
 
 bool DeviceMemory::take(uint64_t bytes) {
+  check(used_bytes_ <= capacity_bytes_, "the null device gave more than it has");
   if (bytes > capacity_bytes_ - used_bytes_) return false;
   used_bytes_ += bytes;
   return true;
@@ -52,7 +55,9 @@ std::optional<uint64_t> DeviceMemory::free(uint64_t address) {
   const std::scoped_lock lock(mutex_);
   const auto found = allocations_.extract(address);
   if (found.empty()) return std::nullopt;
-  used_bytes_ -= whole_pages(found.mapped());
+  const uint64_t pages_bytes = whole_pages(found.mapped());
+  check(pages_bytes <= used_bytes_, "the null device gets back more than it gave");
+  used_bytes_ -= pages_bytes;
   return found.mapped();
 }
 
@@ -134,7 +139,9 @@ bool DeviceMemory::is_mapped(uint64_t address, uint64_t bytes) const {
 
 void DeviceMemory::drop_if_unused(uint64_t handle) {
   const auto found = physical_.find(handle);
+  check(found != physical_.end() && found->second.mappings >= 0, "a mapping of no memory");
   if (found->second.held || found->second.mappings > 0) return;
+  check(found->second.bytes <= used_bytes_, "the null device gets back more than it gave");
   used_bytes_ -= found->second.bytes;
   physical_.erase(found);
 }

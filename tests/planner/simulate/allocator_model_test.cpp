@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <time.h>
 
+#include <catch2/catch_get_random_seed.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <stdexcept>
@@ -85,6 +86,26 @@ double storm_ns(const AllocatorSettings& settings, int64_t count) {
     if (apply(model, operation) != succeeded) throw std::logic_error("not the same again");
   }
   return (cpu_ns() - start) / static_cast<double>(count);
+}
+
+/// Runs a storm drawn from `seed`, and asserts the totals every hundred operations.
+void check_storm(const AllocatorSettings& settings, uint64_t seed, int count) {
+  tests::AllocatorStorm storm(seed, {});
+  std::vector<BlockId> blocks(2000);
+  AllocatorModel model(settings, default_and_pool_streams(4));
+  for (int i = 0; i < count; ++i) {
+    const tests::StormOperation operation = storm.next();
+    if (operation.kind == tests::StormKind::free) model.free(blocks[operation.slot]);
+    if (operation.kind == tests::StormKind::empty_cache) model.empty_cache();
+    if (operation.kind == tests::StormKind::allocate) {
+      const AllocationResult result = model.allocate(operation.bytes, operation.stream);
+      const auto* given = std::get_if<Allocation>(&result);
+      if (given != nullptr) blocks[operation.slot] = given->block;
+      if (given == nullptr) storm.failed(operation);
+    }
+    if (i % 100 == 0) model.check_totals();
+  }
+  model.check_totals();
 }
 
 /// Steps of 40 blocks of a model: what forward keeps is freed in reverse by backward.
@@ -336,6 +357,17 @@ TEST_CASE("wrong uses of the allocator model are told apart from full devices") 
   CHECK_THROWS_AS(AllocatorModel({}, {{}, {}}), std::invalid_argument);
   CHECK_THROWS_AS(AllocatorModel({.capacity_bytes = -1}), std::invalid_argument);
   CHECK_THROWS_AS(default_and_pool_streams(34), std::invalid_argument);
+}
+
+TEST_CASE("the totals of the allocator model are the sums over its blocks, whatever happens") {
+  const uint64_t seed = Catch::getSeed();
+  fmt::print("seed {}\n", seed);
+  for (const std::string text :
+       {"", "expandable_segments:True", "max_split_size_mb:64", "roundup_power2_divisions:4",
+        "garbage_collection_threshold:0.6,per_process_memory_fraction:0.8"}) {
+    INFO(text);
+    CHECK_NOTHROW(check_storm(settings_of(text, int64_t{1} << 30), seed, 20'000));
+  }
 }
 
 TEST_CASE("the allocator model takes a fraction of a microsecond an operation") {
