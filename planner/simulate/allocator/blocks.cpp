@@ -60,14 +60,22 @@ int64_t AllocatorModel::merge(Block* into, Block* from) {
   return from->bytes;
 }
 
-std::vector<int64_t> AllocatorModel::state(
-    const std::function<int64_t(BlockId)>& purpose_of) const {
+std::vector<const AllocatorBlock*> AllocatorModel::present_blocks() const {
   std::vector<bool> is_dropped(blocks_.size());
-  for (const Block* block : dropped_) is_dropped[block->id] = true;
+  for (const Block* block : dropped_) {
+    check(!is_dropped[block->id], "a block is dropped twice");
+    is_dropped[block->id] = true;
+  }
   std::vector<const Block*> present;
   for (const Block& block : blocks_) {
     if (!is_dropped[block.id]) present.push_back(&block);
   }
+  return present;
+}
+
+std::vector<int64_t> AllocatorModel::state(
+    const std::function<int64_t(BlockId)>& purpose_of) const {
+  std::vector<const Block*> present = present_blocks();
   // Among blocks of one size the order in which they were made may decide; the number of blocks
   // made before them does not matter.
   std::vector<int64_t> orders(blocks_.size());
@@ -91,14 +99,9 @@ std::vector<int64_t> AllocatorModel::state(
 }
 
 void AllocatorModel::check_totals() const {
-  std::vector<bool> is_dropped(blocks_.size());
-  for (const Block* block : dropped_) {
-    check(!is_dropped[block->id], "a block is dropped twice");
-    is_dropped[block->id] = true;
-  }
   std::array<PoolCounters, 2> sums;
-  for (const Block& block : blocks_) {
-    if (is_dropped[block.id]) continue;
+  for (const Block* present : present_blocks()) {
+    const Block& block = *present;
     check(block.bytes > 0 && block.offset_bytes >= 0, "a block has no bytes or no place");
     check(block.next == nullptr || (block.next->previous == &block &&
                                     block.offset_bytes + block.bytes == block.next->offset_bytes),

@@ -168,6 +168,7 @@ class AllocatorModel {
   // allocator_blocks.cpp keeps the blocks and their places.
   Block* new_block(const Block& like, int64_t offset_bytes, int64_t bytes);
   void drop(Block* block);
+  std::vector<const Block*> present_blocks() const;  // all but dropped ones
   void link(Block* block, Block* before, Block* after);
   void insert_free(Block* block);
   void erase_free(Block* block);
