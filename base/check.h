@@ -12,7 +12,7 @@
 
 namespace shardlens {
 
-/// Ends a way that no program takes: behind a switch over all values, or a search that must find.
+/// Marks code that is never reached: after a switch over all values, or a search that always finds.
 [[noreturn, gnu::cold, gnu::noinline]] inline void unreachable(const char* what) {
   throw std::logic_error(what);
 }

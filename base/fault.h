@@ -1,6 +1,6 @@
 // Says what is wrong: in words, where a function or a field tells a problem or none, and by the
 // kinds of failure that end an attempt to train. The supervisor decides by these whether to start
-// again, and events.jsonl counts them. Standard library only.
+// again, and events.jsonl counts them.
 #pragma once
 
 #include <cstdint>

@@ -56,7 +56,7 @@ foreach(
   cmake_path(GET header PARENT_PATH folder)
   install(FILES ${header} DESTINATION include/shardlens/${folder})
 endforeach()
-# Where headers stood until 0.1; they forward to where these are now, for one release.
+# Old places of headers. Each forwards to the new place, for one release.
 foreach(moved IN ITEMS config/strategy.h=planner/config/config.h train/runtime.h=runtime/runtime.h
                        config/choice.h=base/choice.h models/input_use.h=models/spec.h)
   string(REPLACE "=" ";" moved "${moved}")

@@ -54,8 +54,8 @@ Faults type_faults(const std::vector<SourceFile>& files) {
   return faults;
 }
 
-/// True if the last word of a type's name is a participle: Told, WatchedRanks is none,
-/// RanksWatched.
+/// True if the last word of a type's name is a participle, as in Told or RanksWatched; WatchedRank
+/// ends in a noun.
 bool ends_in_participle(const std::string& name) {
   static const Names irregular = {"Begun", "Brought", "Built", "Chosen", "Done",    "Drawn",
                                   "Found", "Given",   "Held",  "Kept",   "Known",   "Left",

@@ -50,14 +50,14 @@ const Names kNouns = {"base/check.h",
                       "base/gpus.h",
                       "base/step_range.h",
                       "base/units.h",
+                      "models/spec.h",
                       "planner/config/choices.h",
                       "planner/config/config.h",
                       "planner/config/strategy.h",
-                      "models/spec.h",
+                      "planner/schedule/schedule.h",
                       "profiler/recording/blocks.h",
                       "profiler/recording/judgement.h",
-                      "profiler/recording/profile.h",
-                      "planner/schedule/schedule.h"};
+                      "profiler/recording/profile.h"};
 
 /// The room of the programs, which are made of all others.
 constexpr std::string_view kPrograms = "commands";

@@ -1,4 +1,4 @@
-// What of a run is recorded, as --profile says.
+// The steps of a run that are recorded, as --profile says.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,5 @@
-// What is expected of a rank's memory. The planner makes a forecast; a run holds itself against it.
+// The memory that a rank is expected to take. The planner makes a forecast, and a run compares its
+// own memory with it.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What a program with a model of its own brings along in place of --model and --data.
+// A model and samples that a program brings along in place of --model and --data.
 #pragma once
 
 #include "models/model.h"
