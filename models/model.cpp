@@ -1,7 +1,6 @@
 #include "models/model.h"
 
-#include <stdexcept>
-
+#include "base/check.h"
 #include "models/aten_ops.h"
 #include "models/units.h"
 #include "models/weights/weights.h"

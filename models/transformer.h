@@ -4,12 +4,12 @@
 
 #include <cstdint>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "models/spec.h"
 #include "models/spec_builder.h"
 

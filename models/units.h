@@ -16,9 +16,9 @@
 
 #include <functional>
 #include <span>
-#include <stdexcept>
 #include <vector>
 
+#include "base/check.h"
 #include "models/families.h"
 #include "models/spec.h"
 

@@ -4,10 +4,11 @@
 #include <array>
 #include <cmath>
 #include <map>
-#include <stdexcept>
 #include <string_view>
 #include <tuple>
 #include <utility>
+
+#include "base/check.h"
 
 namespace shardlens::planner {
 

@@ -13,6 +13,7 @@
 #include <stdexcept>
 #include <type_traits>
 
+#include "base/check.h"
 #include "base/strict_json.h"
 #include "base/units.h"
 #include "planner/config/options.h"

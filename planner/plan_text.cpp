@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <numeric>
-#include <stdexcept>
 #include <vector>
 
+#include "base/check.h"
 #include "base/units.h"
 
 namespace shardlens::planner {

@@ -17,6 +17,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/check.h"
 #include "base/input_file.h"
 #include "base/shown.h"
 #include "base/strict_json.h"

@@ -3,11 +3,11 @@
 #include <zlib.h>
 
 #include <ostream>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "base/document/pickle_writer.h"
 
 namespace shardlens::models {

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <stdexcept>
 
+#include "base/check.h"
 #include "base/shown.h"
 
 namespace shardlens::planner {

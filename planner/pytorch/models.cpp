@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/check.h"
 #include "models/families.h"
 #include "planner/simulate/meta/attention.h"
 #include "planner/simulate/meta/operators.h"

@@ -6,6 +6,7 @@
 #include <array>
 #include <stdexcept>
 
+#include "base/check.h"
 #include "models/families.h"
 #include "planner/config/loss_scale.h"
 

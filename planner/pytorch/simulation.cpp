@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/check.h"
 #include "models/families.h"
 #include "planner/simulate/meta/operators.h"
 #include "planner/simulate/simulation.h"

@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "base/check.h"
 #include "planner/config/optimizer_options.h"
 #include "planner/schedule/checkpoints.h"
 #include "planner/simulate/meta/operators.h"

@@ -14,9 +14,9 @@
 #include <chrono>
 #include <cstdio>
 #include <mutex>
-#include <stdexcept>
 #include <vector>
 
+#include "base/check.h"
 #include "profiler/file/writer.h"
 #include "profiler/recorder/clock.h"
 #include "profiler/recorder/driver.h"

@@ -1,6 +1,6 @@
 #include "runtime/comm/channels.h"
 
-#include <stdexcept>
+#include "base/check.h"
 
 namespace shardlens::runtime {
 namespace {

@@ -3,8 +3,7 @@
 
 #include <c10/core/ScalarType.h>
 
-#include <stdexcept>
-
+#include "base/check.h"
 #include "base/dtype.h"
 
 namespace shardlens::runtime {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "runtime/comm/board/wait_for_peer.h"
 #include "runtime/comm/device/nccl.h"
 #include "runtime/comm/device/staged.h"

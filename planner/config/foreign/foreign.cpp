@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "base/check.h"
 #include "base/shown.h"
 #include "base/strict_json.h"
 #include "planner/config/foreign/document.h"

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "base/check.h"
 #include "base/nearest.h"
 #include "planner/config/options.h"
 

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <set>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "planner/schedule/layout.h"
 #include "planner/schedule/schedule.h"
 #include "planner/schedule/validate/rules.h"
@@ -107,8 +107,7 @@ class TableRules {
 
 void fail_rule(const Schedule& schedule, int action, const std::string& rule) {
   if (action < 0) unreachable(fmt::format("schedule: {}", rule));
-  unreachable(
-      fmt::format("schedule: {}: in action {}", rule, action_to_text(schedule, action)));
+  unreachable(fmt::format("schedule: {}: in action {}", rule, action_to_text(schedule, action)));
 }
 
 void check_tables(const Schedule& schedule) { TableRules(schedule).check(); }

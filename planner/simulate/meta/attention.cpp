@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/check.h"
 #include "planner/simulate/meta/attention_kernels.h"
 #include "planner/simulate/meta/autograd.h"
 #include "planner/simulate/meta/operators.h"

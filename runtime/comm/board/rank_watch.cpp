@@ -1,8 +1,8 @@
 #include "runtime/comm/board/rank_watch.h"
 
 #include <algorithm>
-#include <stdexcept>
 
+#include "base/check.h"
 #include "runtime/comm/operation_text.h"
 
 namespace shardlens::runtime {
