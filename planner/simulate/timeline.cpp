@@ -4,6 +4,8 @@
 #include <utility>
 #include <variant>
 
+#include "base/check.h"
+
 namespace shardlens::planner {
 
 using profiler::Category;
@@ -65,7 +67,8 @@ Timeline::Block Timeline::take(Space space, uint64_t address, int64_t bytes, Str
 }
 
 void Timeline::give_back(Block block) {
-  Event& taken = events_[static_cast<size_t>(block)];
+  Event& taken = events_.at(static_cast<size_t>(block));
+  check(taken.kind == EventKind::alloc, "a block that was never taken is given back");
   if (operator_depth_ > 0 && block >= operator_begin_) taken.category = Category::workspace;
   const Event copy = taken;
   Event& event = add(EventKind::free, copy.value);
@@ -74,7 +77,9 @@ void Timeline::give_back(Block block) {
 }
 
 void Timeline::recategorise(Block block, Category category) {
-  events_[static_cast<size_t>(block)].category = category;
+  Event& taken = events_.at(static_cast<size_t>(block));
+  check(taken.kind == EventKind::alloc, "what was never taken gets a category");
+  taken.category = category;
 }
 
 void Timeline::out_of_memory(int64_t free_bytes, int64_t requested_bytes) {
@@ -120,17 +125,22 @@ int64_t CachingGpuMemory::allocate(int64_t bytes) {
       timeline_.take(Space::device, address_of(given.segment, given.offset_bytes), bytes, current_);
   blocks_.resize(static_cast<size_t>(block) + 1);
   blocks_.back() = given.block;
-  taken_.resize(std::max(taken_.size(), static_cast<size_t>(given.block) + 1));
+  taken_.resize(std::max(taken_.size(), static_cast<size_t>(given.block) + 1), kNone);
+  check(taken_[given.block] == kNone, "the allocator gives a block that is held");
   taken_[given.block] = block;
   return block;
 }
 
 void CachingGpuMemory::free(int64_t block) {
-  allocator_.free(blocks_[static_cast<size_t>(block)]);
+  const BlockId held = blocks_.at(static_cast<size_t>(block));
+  check(taken_[held] == block, "a block of the device is freed twice");
+  taken_[held] = kNone;
+  allocator_.free(held);
   timeline_.give_back(block);
 }
 
 MemoryState CachingGpuMemory::state() const {
+  allocator_.check_totals();
   const PoolCounters& all = allocator_.counters().all;
   const auto purpose_of = [this](BlockId id) {
     const Event& event = timeline_.events()[static_cast<size_t>(taken_[id])];
@@ -147,6 +157,7 @@ StreamIndex CachingGpuMemory::change_stream(StreamIndex stream) {
 }
 
 int64_t HostMemory::allocate(int64_t bytes) {
+  check(bytes >= 0, "host memory of less than no bytes");
   const uint64_t address = next_address_;
   next_address_ +=
       (static_cast<uint64_t>(bytes) + kAlignmentBytes) / kAlignmentBytes * kAlignmentBytes;
@@ -157,6 +168,7 @@ int64_t HostMemory::allocate(int64_t bytes) {
 
 void HostMemory::free(int64_t block) {
   bytes_ -= timeline_.events()[static_cast<size_t>(block)].value;
+  check(bytes_ >= 0, "more host memory is freed than was allocated");
   timeline_.give_back(block);
 }
 

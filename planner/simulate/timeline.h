@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/check.h"
 #include "planner/simulate/allocator/model.h"
 #include "planner/simulate/meta/tensor.h"
 #include "planner/simulate/settled_rounds.h"
@@ -34,7 +35,10 @@ class Timeline {
   void begin_action(int32_t action);
   void end_action(int32_t action);
   void begin_operator();
-  void end_operator() { --operator_depth_; }
+  void end_operator() {
+    check(operator_depth_ > 0, "an operator ends that did not begin");
+    --operator_depth_;
+  }
 
   Block take(profiler::Space space, uint64_t address, int64_t bytes, StreamIndex stream = 0);
   void give_back(Block block);
@@ -109,11 +113,13 @@ class CachingGpuMemory final : public meta::Memory {
   const AllocatorModel& allocator() const { return allocator_; }
 
  private:
+  static constexpr int64_t kNone = -1;
+
   Timeline& timeline_;
   AllocatorModel allocator_;
   StreamIndex current_ = 0;
   std::vector<BlockId> blocks_;  // by the timeline's block
-  std::vector<int64_t> taken_;   // by BlockId: the timeline's block that is, or was last, there
+  std::vector<int64_t> taken_;   // by BlockId: the timeline's block that is there, or kNone
 };
 
 /// Makes a stream the current one for as long as it lives.

@@ -1,6 +1,5 @@
 // AllocatorModel's blocks: how they are made, linked, merged and kept.
 #include <algorithm>
-#include <array>
 
 #include "base/check.h"
 #include "planner/simulate/allocator/model.h"
@@ -25,7 +24,10 @@ AllocatorBlock* AllocatorModel::new_block(const Block& like, int64_t offset_byte
   return block;
 }
 
-void AllocatorModel::drop(Block* block) { dropped_.push_back(block); }
+void AllocatorModel::drop(Block* block) {
+  check(block->is_free() && !block->is_listed, "allocator: a block that is known is dropped");
+  dropped_.push_back(block);
+}
 
 void AllocatorModel::link(Block* block, Block* before, Block* after) {
   check(block != before && block != after, "a block would be its own neighbour");
@@ -47,7 +49,9 @@ void AllocatorModel::erase_free(Block* block) { free_blocks(*block).erase(*block
 int64_t AllocatorModel::merge(Block* into, Block* from) {
   if (from == nullptr || !from->is_free() || from->is_mapped != into->is_mapped) return 0;
   check(from->segment == into->segment && from->stream == into->stream && from->pool == into->pool,
-        "blocks of two segments would be merged");
+        "allocator: blocks of two segments are merged");
+  check(!into->is_listed, "allocator: a listed block grows");
+  check(into->previous == from || into->next == from, "allocator: strangers are merged");
   erase_free(from);
   if (into->previous == from) {
     into->offset_bytes = from->offset_bytes;
@@ -96,37 +100,6 @@ std::vector<int64_t> AllocatorModel::state(
                   orders[block->id], block->is_allocated ? purpose_of(block->id) : 0});
   }
   return state;
-}
-
-void AllocatorModel::check_totals() const {
-  std::array<PoolCounters, 2> sums;
-  for (const Block* present : present_blocks()) {
-    const Block& block = *present;
-    check(block.bytes > 0 && block.offset_bytes >= 0, "a block has no bytes or no place");
-    check(block.next == nullptr || (block.next->previous == &block &&
-                                    block.offset_bytes + block.bytes == block.next->offset_bytes),
-          "a segment has a gap between two blocks");
-    PoolCounters& sum = sums[static_cast<size_t>(block.pool)];
-    if (block.is_mapped) sum.reserved_bytes.increase(block.bytes);
-    if (block.is_allocated) sum.allocations.increase(1);
-    if (block.is_allocated) sum.allocated_bytes.increase(block.bytes);
-    if (!block.is_free()) sum.active_bytes.increase(block.bytes);
-  }
-  const auto agree = [](const PoolCounters& counted, const PoolCounters& summed) {
-    return counted.reserved_bytes.current == summed.reserved_bytes.current &&
-           counted.allocations.current == summed.allocations.current &&
-           counted.allocated_bytes.current == summed.allocated_bytes.current &&
-           counted.active_bytes.current == summed.active_bytes.current;
-  };
-  check(agree(counters_.small, sums[static_cast<size_t>(Pool::small)]) &&
-            agree(counters_.large, sums[static_cast<size_t>(Pool::large)]),
-        "the allocator's counters are not the sums over its blocks");
-  const int64_t reserved = counters_.all.reserved_bytes.current;
-  check(reserved == counters_.small.reserved_bytes.current + counters_.large.reserved_bytes.current,
-        "the pools' memory does not sum to all of it");
-  check(reserved + outside_bytes_ <= device_used_bytes_ &&
-            device_used_bytes_ <= settings_.capacity_bytes,
-        "the device holds less than its blocks, or more than it has");
 }
 
 void AllocatorModel::tell(AllocatorEventKind kind, const Block& block, int64_t offset_bytes,

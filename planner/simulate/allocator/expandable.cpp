@@ -2,6 +2,7 @@
 // device, of which only as much is mapped as is needed, page by page.
 #include <algorithm>
 
+#include "base/check.h"
 #include "planner/simulate/allocator/model.h"
 
 namespace shardlens::planner {
@@ -21,6 +22,8 @@ AllocatorBlock* AllocatorModel::grow_segment(const Request& request) {
   if (!block->is_mapped && !map(block, std::min(block->bytes, request.bytes))) return nullptr;
   while (block->bytes < request.bytes) {
     Block* next = block->next;  // without memory: free neighbours with memory are one block
+    check(next != nullptr && next->is_free() && !next->is_mapped,
+          "allocator: a segment grows into what is in use");
     if (!map(next, std::min(request.bytes - block->bytes, next->bytes))) return nullptr;
     block = next;
   }
@@ -54,7 +57,10 @@ AllocatorBlock* AllocatorModel::new_range(const Request& request) {
 
 /// Maps whole pages for the first `bytes` of an unmapped block, which starts at a page.
 bool AllocatorModel::map(Block* block, int64_t bytes) {
+  check(!block->is_mapped && bytes > 0, "allocator: memory for what has some");
+  check(block->offset_bytes % page_bytes(block->pool) == 0, "allocator: half a page is mapped");
   const int64_t mapped_bytes = round_up(bytes, page_bytes(block->pool));
+  check(mapped_bytes <= block->bytes, "allocator: more is mapped than there are addresses");
   if (!take_memory(mapped_bytes)) return false;
   erase_free(block);
   const int64_t offset_bytes = block->offset_bytes;
@@ -78,6 +84,7 @@ bool AllocatorModel::map(Block* block, int64_t bytes) {
 
 /// Unmaps the whole pages within a free block; its ends stay free blocks.
 void AllocatorModel::unmap(Block* block) {
+  check(block->is_mapped && block->is_free(), "allocator: memory in use is unmapped");
   const int64_t page = page_bytes(block->pool);
   const int64_t block_end = block->offset_bytes + block->bytes;
   const int64_t begin = round_up(block->offset_bytes, page);

@@ -49,7 +49,8 @@ struct AllocatorBlock {
   int pending_events = 0;  // other streams that may still use it
   profiler::Pool pool = profiler::Pool::small;
   bool is_allocated = false;
-  bool is_mapped = true;  // false: addresses of an expandable segment without memory
+  bool is_mapped = true;   // false: addresses of an expandable segment without memory
+  bool is_listed = false;  // in FreeBlocks, which alone changes it
   std::set<FreeKey>::iterator place = {};  // among the free ones that are mapped
 
   bool is_split() const { return previous != nullptr || next != nullptr; }
@@ -71,9 +72,13 @@ class FreeBlocks {
   const MappedBlocks& mapped_blocks() const { return mapped_; }
   const std::set<AllocatorBlock*, AddressOrder>& unmapped_blocks() const { return unmapped_; }
 
+  size_t size() const { return mapped_.size() + unmapped_.size(); }
+
   /// `block` must be free, and not be here yet.
   void insert(AllocatorBlock& block) {
-    check(block.is_free(), "a block that is in use would be given out");
+    check(block.is_free(), "a block in use is listed as free");
+    check(!block.is_listed, "a block is listed as free twice");
+    block.is_listed = true;
     if (!block.is_mapped) {
       check(unmapped_.insert(&block).second, "an unmapped block is free twice");
       return;
@@ -95,12 +100,15 @@ class FreeBlocks {
 
   /// `block` must be here, with the size and place that it was inserted with.
   void erase(AllocatorBlock& block) {
+    check(block.is_free(), "a free block was used before it left its list");
+    check(block.is_listed, "a block leaves a list in which it is not");
+    block.is_listed = false;
     if (block.is_mapped) {
       check(block.place->block == &block && block.place->bytes == block.bytes,
-            "a free block has changed since it was inserted");
+            "a free block changed in its list");
       spare_.push_back(mapped_.extract(block.place));
     } else {
-      check(unmapped_.erase(&block) == 1, "an unmapped block was not free");
+      check(unmapped_.erase(&block) == 1, "a free block moved in its list");
     }
   }
 

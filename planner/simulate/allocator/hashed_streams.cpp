@@ -4,6 +4,8 @@
 #include <bit>
 #include <utility>
 
+#include "base/check.h"
+
 namespace shardlens::planner {
 
 namespace {
@@ -66,6 +68,8 @@ void HashedStreams::insert_new(Slot slot, size_t place) {
 }
 
 size_t HashedStreams::erase(size_t place) {
+  check(place < slots_.size() && slots_[place].distance != kVacant, "no stream stands here");
+  check(count_ > 0, "a set of streams that counts fewer than it holds");
   --count_;
   size_t vacated = place;
   for (; slots_[vacated + 1].distance > 0; ++vacated) {
@@ -80,10 +84,11 @@ void HashedStreams::grow() {
   buckets_ = std::max(kLeastBuckets, 2 * buckets_);
   const auto displaced = static_cast<size_t>(distance_limit(buckets_));
   const std::vector<Slot> old = std::exchange(slots_, std::vector<Slot>(buckets_ + displaced));
-  count_ = 0;
+  const size_t count = std::exchange(count_, 0);
   for (const Slot& slot : old) {
     if (slot.distance != kVacant) insert(slot.stream, slot.hash);
   }
+  check(count_ == count, "a stream is lost where its set grows");
 }
 
 }  // namespace shardlens::planner

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/check.h"
+
 namespace shardlens::planner {
 
 using StreamIndex = uint32_t;
@@ -21,7 +23,10 @@ class HashedStreams {
   size_t first() const { return occupied_from(0); }
   size_t next(size_t place) const { return occupied_from(place + 1); }
   size_t end() const { return slots_.size(); }
-  StreamIndex at(size_t place) const { return slots_[place].stream; }
+  StreamIndex at(size_t place) const {
+    check(place < slots_.size() && slots_[place].distance != kVacant, "no stream stands here");
+    return slots_[place].stream;
+  }
   /// Removes the stream at `place` and returns the place where the walk goes on.
   size_t erase(size_t place);
 

@@ -119,6 +119,8 @@ AllocatorModel::Request AllocatorModel::request_of(int64_t bytes, StreamIndex st
   const bool is_packed = request.pool == Pool::large && request.bytes < profiler::kOwnSegmentBytes;
   request.segment_bytes =
       is_packed ? settings_.large_segment_bytes : profiler::segment_bytes(request.bytes);
+  check(request.bytes >= bytes && request.segment_bytes >= request.bytes,
+        "allocator: a request is rounded down");
   return request;
 }
 
@@ -213,7 +215,7 @@ bool AllocatorModel::should_cut(const Block& block, const Request& request) cons
 
 /// Cuts a block in two; the request gets the low end.
 AllocatorBlock* AllocatorModel::cut(const Request& request, Block* block) {
-  check(request.bytes < block->bytes, "a block would be cut to nothing");
+  check(block->bytes > request.bytes, "allocator: a cut leaves nothing over");
   Block* given = new_block(*block, block->offset_bytes, request.bytes);
   link(given, block->previous, block);
   block->offset_bytes += request.bytes;
@@ -223,8 +225,11 @@ AllocatorBlock* AllocatorModel::cut(const Request& request, Block* block) {
 }
 
 Allocation AllocatorModel::give(const Request& request, Block* block, AllocationSource source) {
-  check(block->bytes >= request.bytes && block->is_free() && block->is_mapped,
-        "a block is given that is too small or in use");
+  check(block->is_free() && block->is_mapped && !block->is_listed,
+        "allocator: a block is given that others may use");
+  check(block->pool == request.pool && block->stream == request.stream,
+        "allocator: a block of another pool or stream is given");
+  check(block->bytes >= request.bytes, "allocator: a block is given that is too small");
   const bool was_split = block->is_split();
   const bool is_cut = should_cut(*block, request);
   Block* remainder = is_cut ? block : nullptr;
@@ -288,6 +293,7 @@ void AllocatorModel::free(BlockId id) {
 }
 
 void AllocatorModel::free_now(Block* block) {
+  check(block->is_free() && !block->is_listed, "allocator: a block becomes free twice");
   tell(AllocatorEventKind::free_completed, *block, block->offset_bytes, block->requested_bytes);
   const int64_t bytes = block->bytes;
   int64_t merged_blocks = 0;
@@ -328,6 +334,8 @@ void AllocatorModel::record_stream(BlockId id, StreamIndex stream) {
 
 void AllocatorModel::insert_events(Block* block) {
   const auto uses = uses_.extract(block->id);
+  check(!uses.empty(), "allocator: a block waits for no stream");
+  check(block->pending_events == 0, "allocator: a block waits twice");
   const HashedStreams& streams = uses.mapped();
   for (size_t place = streams.first(); place != streams.end(); place = streams.next(place)) {
     const StreamIndex stream = streams.at(place);
@@ -343,7 +351,8 @@ void AllocatorModel::complete_events() {
   for (size_t place = pending_streams_.first(); place != pending_streams_.end();) {
     std::vector<Block*>& blocks = pending_[pending_streams_.at(place)];
     for (Block* block : blocks) {
-      check(block->pending_events > 0, "a block waits for no stream");
+      check(!block->is_allocated && block->pending_events > 0,
+            "allocator: an event of a block that waits for none");
       if (--block->pending_events == 0) free_now(block);
     }
     blocks.clear();

@@ -35,6 +35,7 @@
 #include "planner/simulate/allocator/hashed_streams.h"
 #include "planner/simulate/allocator/results.h"
 #include "planner/simulate/allocator/settings.h"
+#include "planner/simulate/allocator/totals.h"
 #include "profiler/recording/blocks.h"
 
 namespace shardlens::planner {
@@ -88,12 +89,13 @@ class AllocatorModel {
   /// `purpose_of` says what a held block is to its holder.
   std::vector<int64_t> state(const std::function<int64_t(BlockId)>& purpose_of) const;
 
-  /// Asserts that the counters are the sums over the blocks, and the device's memory what the
-  /// blocks and others hold. Goes through all blocks: call it at the end of a pass.
-  void check_totals() const;
-
   int64_t device_free_bytes() const { return settings_.capacity_bytes - device_used_bytes_; }
   const AllocatorCounters& counters() const { return counters_; }
+  /// Adds up what the blocks hold. Throws std::logic_error if they do not lie as blocks must: goes
+  /// through all of them.
+  AllocatorTotals totals() const;
+  /// Throws std::logic_error unless the counters equal totals(). For the end of a round.
+  void check_totals() const;
   /// Sets a function that is called with each event, within allocate, free and empty_cache. The
   /// counters have changed before the call wherever LibTorch changes them first. The function may
   /// not call the model.
@@ -153,6 +155,7 @@ class AllocatorModel {
   void collect_garbage();
   int64_t release_old(Garbage& garbage);
   int64_t age_of(const Block& block) const;
+  static int64_t device_bytes_of(int64_t bytes);
   bool take_memory(int64_t bytes);
   void give_memory_back(int64_t bytes);
 
@@ -187,7 +190,8 @@ class AllocatorModel {
 
   AllocatorSettings settings_;
   int64_t device_used_bytes_ = 0;
-  int64_t outside_bytes_ = 0;  // of them
+  int64_t outside_bytes_ = 0;       // as they were asked for
+  int64_t outside_used_bytes_ = 0;  // in whole pages, of device_used_bytes_
   std::optional<int64_t> allowed_bytes_;
 
   std::vector<uint64_t> stream_hashes_;    // by StreamIndex

@@ -15,17 +15,20 @@ constexpr int64_t kDevicePageBytes = int64_t{2} << 20;
 
 }  // namespace
 
+/// Returns the whole pages that hold so many bytes.
+int64_t AllocatorModel::device_bytes_of(int64_t bytes) { return round_up(bytes, kDevicePageBytes); }
+
 bool AllocatorModel::take_memory(int64_t bytes) {
-  const int64_t pages_bytes = round_up(bytes, kDevicePageBytes);
+  check(bytes >= 0, "allocator: memory of less than no bytes");
+  const int64_t pages_bytes = device_bytes_of(bytes);
   if (pages_bytes > device_free_bytes()) return false;
   device_used_bytes_ += pages_bytes;
   return true;
 }
 
 void AllocatorModel::give_memory_back(int64_t bytes) {
-  const int64_t pages_bytes = round_up(bytes, kDevicePageBytes);
-  check(pages_bytes <= device_used_bytes_, "the device gets back more than it gave");
-  device_used_bytes_ -= pages_bytes;
+  device_used_bytes_ -= device_bytes_of(bytes);
+  check(device_used_bytes_ >= 0, "allocator: more memory is given back than was taken");
 }
 
 bool AllocatorModel::take_outside(int64_t bytes) {
@@ -34,15 +37,20 @@ bool AllocatorModel::take_outside(int64_t bytes) {
                                 " bytes outside the allocator: give 0 to 2^62");
   }
   const bool is_taken = take_memory(bytes);
-  if (is_taken) outside_bytes_ += bytes;
-  return is_taken;
+  if (!is_taken) return false;
+  outside_bytes_ += bytes;
+  outside_used_bytes_ += device_bytes_of(bytes);
+  return true;
 }
 
 void AllocatorModel::give_back_outside(int64_t bytes) {
   check(bytes >= 0 && bytes <= outside_bytes_,
         [&] { return std::to_string(bytes) + " bytes are not held outside the allocator"; });
   outside_bytes_ -= bytes;
+  outside_used_bytes_ -= device_bytes_of(bytes);
   give_memory_back(bytes);
+  check(outside_used_bytes_ >= outside_bytes_,
+        "allocator: memory outside comes back in other pieces than it was taken in");
 }
 
 AllocatorBlock* AllocatorModel::new_segment(const Request& request) {
@@ -69,7 +77,8 @@ AllocatorBlock* AllocatorModel::allocate_segment(const Request& request) {
 
 /// Gives a segment back; `block` is the whole segment, and free.
 void AllocatorModel::release_segment(Block* block) {
-  check(block->is_free() && !block->is_split(), "a segment goes while a block of it stays");
+  check(block->is_free() && block->is_mapped, "allocator: a segment in use is given back");
+  check(!block->is_split(), "allocator: a part of a segment is given back");
   const int64_t bytes = block->bytes;
   ++counters_.driver_frees;
   tell(AllocatorEventKind::segment_free, *block, 0, bytes);
@@ -135,7 +144,9 @@ bool AllocatorModel::collects_garbage() const {
 
 /// Returns how often the block's pool was searched since the block became free.
 int64_t AllocatorModel::age_of(const Block& block) const {
-  return pool(block.pool).searches - block.searches_when_freed;
+  const int64_t age = pool(block.pool).searches - block.searches_when_freed;
+  check(age >= 0, "allocator: a block became free in the future");
+  return age;
 }
 
 /// Gives back cached segments of the large pool, those of at least average age first, until the

@@ -381,3 +381,43 @@ TEST_CASE("the allocator model takes a fraction of a microsecond an operation") 
   fmt::print("training, 100 000 operations: {:.1f} ms\n", ms);
   CHECK(ms < 1000);
 }
+
+TEST_CASE("a counter that leaves the blocks is found, whichever it is") {
+  AllocatorModel model;
+  give(model, 3 * kMiB);
+  const Allocation freed = give(model, 2 * kMiB);
+  give(model, 1000);
+  model.free(freed.block);
+  const AllocatorTotals totals = model.totals();
+  CHECK_NOTHROW(check_agree(model.counters(), totals));
+  for (AllocatorStat PoolCounters::*counter :
+       {&PoolCounters::allocations, &PoolCounters::segments, &PoolCounters::active,
+        &PoolCounters::inactive_split, &PoolCounters::allocated_bytes,
+        &PoolCounters::reserved_bytes, &PoolCounters::active_bytes,
+        &PoolCounters::inactive_split_bytes, &PoolCounters::requested_bytes}) {
+    for (PoolCounters AllocatorCounters::*pool :
+         {&AllocatorCounters::all, &AllocatorCounters::small, &AllocatorCounters::large}) {
+      AllocatorCounters wrong = model.counters();
+      (wrong.*pool.*counter).current += 1;
+      CHECK_THROWS_AS(check_agree(wrong, totals), std::logic_error);
+    }
+  }
+  AllocatorTotals lost = totals;
+  --lost.large.listed_blocks;
+  CHECK_THROWS_AS(check_agree(model.counters(), lost), std::logic_error);
+}
+
+TEST_CASE("a block is in the list of free blocks once, and only while it is free") {
+  FreeBlocks list;
+  AllocatorBlock block{.bytes = 512};
+  CHECK_THROWS_AS(list.erase(block), std::logic_error);
+  list.insert(block);
+  CHECK_THROWS_AS(list.insert(block), std::logic_error);
+  block.is_allocated = true;
+  CHECK_THROWS_AS(list.erase(block), std::logic_error);
+  block.is_allocated = false;
+  block.bytes = 1024;
+  CHECK_THROWS_AS(list.erase(block), std::logic_error);
+  AllocatorBlock used{.bytes = 512, .is_allocated = true};
+  CHECK_THROWS_AS(list.insert(used), std::logic_error);
+}
