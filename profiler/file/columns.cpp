@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/check.h"
 #include "base/hashed.h"
 
 namespace shardlens::profiler {
@@ -29,13 +30,19 @@ constexpr size_t kLaterSlot = kSlots - 1;
 constexpr size_t kFirstKinds = 9;
 constexpr size_t kFirstCounters = 4;
 static_assert(kSpaces + kFirstKinds <= kLaterSlot);
+static_assert(kFirstKinds <= kEventKinds, "kinds are added, never taken away");
+static_assert(sizeof(EventKind) == 1 && sizeof(Space) == 1 && sizeof(Category) == 1 &&
+                  sizeof(Event::stream) == 2,
+              "a class of events has room for each of its parts");
 
 struct Lengths {
   uint32_t columns = kColumns;
   std::array<uint32_t, kColumns> bytes{};
   std::array<uint8_t, kSlots> shifts{};  // of a slot's address deltas
 };
-static_assert(std::is_trivially_copyable_v<Lengths>);
+static_assert(sizeof(Lengths) == 4 + 4 * kColumns + kSlots &&
+                  std::has_unique_object_representations_v<Lengths>,
+              "no byte between its fields is written as it happens to be");
 
 uint64_t zigzag(uint64_t difference) { return (difference << 1) ^ (0 - (difference >> 63)); }
 uint64_t unzigzag(uint64_t code) { return (code >> 1) ^ (0 - (code & 1)); }
@@ -124,6 +131,7 @@ class ColumnWriter {
 
   /// Returns the column without the zeros at its end, since a reader takes missing bytes as zeros.
   ByteSpan trimmed() {
+    check(used_ <= bytes_.size(), "columns: more values than there was room for");
     while (used_ > 0 && bytes_[used_ - 1] == std::byte{0}) --used_;
     return ByteSpan(bytes_).first(used_);
   }
@@ -290,6 +298,7 @@ void EventEncoder::State::put_classes() {
 }
 
 void EventEncoder::State::join() {
+  check(class_keys.size() == class_numbers.size(), "columns: a class of events has two numbers");
   result.clear();
   lengths.bytes[classes] = static_cast<uint32_t>(class_keys.size() * kClassBytes);
   std::array<ByteSpan, kColumns> trimmed;
@@ -300,12 +309,16 @@ void EventEncoder::State::join() {
   profiler::put(result, lengths);
   put_classes();
   for (const ByteSpan column : trimmed) result.insert(result.end(), column.begin(), column.end());
+  size_t promised_bytes = sizeof lengths;
+  for (const uint32_t bytes : lengths.bytes) promised_bytes += bytes;
+  check(result.size() == promised_bytes, "columns: they have other lengths than they name");
 }
 
 EventEncoder::EventEncoder() : state_(std::make_unique<State>()) {}
 EventEncoder::~EventEncoder() = default;
 
 const Bytes& EventEncoder::encode(std::span<const Event> events) {
+  check(events.size() <= kMaxBlockEvents, "columns: more events than a reader takes at once");
   state_->start(events);
   for (const Event& event : events) state_->put_event(event);
   state_->join();
@@ -352,6 +365,7 @@ Columns split(ByteSpan bytes) {
 
 /// Marks an event that this version does not know, until it is removed.
 constexpr auto kUnknownKind = static_cast<EventKind>(255);
+static_assert(kEventKinds <= 255, "the mark is no kind of its own");
 
 class RowDecoder {
  public:
@@ -424,6 +438,7 @@ int64_t EventDecoder::decode(ByteSpan bytes, uint32_t count, std::vector<Event>&
     events.resize(first);
     throw;
   }
+  check(events.size() == first + count, "columns: an event is decoded twice, or left out");
   if (!has_unknown) return 0;
   const auto known_end =
       std::remove_if(events.begin() + static_cast<ptrdiff_t>(first), events.end(),

@@ -4,8 +4,10 @@
 #include <zstd.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <stdexcept>
 
+#include "base/check.h"
 #include "base/checksum/crc32c.h"
 
 namespace shardlens::profiler {
@@ -92,6 +94,8 @@ template <class T>
 uint32_t crc_of(const T& value) {
   return crc32c(bytes_of(value).first(sizeof value - sizeof(uint32_t)));
 }
+static_assert(offsetof(Preamble, crc) + sizeof(uint32_t) == sizeof(Preamble));
+static_assert(offsetof(BlockHeader, header_crc) + sizeof(uint32_t) == sizeof(BlockHeader));
 template uint32_t crc_of(const Preamble& preamble);
 template uint32_t crc_of(const BlockHeader& header);
 
@@ -140,6 +144,8 @@ bool decode_header(ByteSpan bytes, Header& header) {
 }
 
 void put_string(Bytes& bytes, const NumberedString& string) {
+  check(string.text.size() <= kMaxStringBytes, "a string is longer than readers take");
+  check((string.id & ~(kFrameEntry | kStackEntry)) != 0, "a string has the number of none");
   put(bytes, string.id);
   put(bytes, static_cast<uint32_t>(string.text.size()));
   put_text(bytes, string.text);
@@ -182,6 +188,7 @@ Bytes BlockCodec::pack(BlockHeader header, ByteSpan payload) {
     stored = payload.size();
     if (stored > 0) std::memcpy(block.data() + kHeader, payload.data(), stored);
   }
+  check(stored <= payload.size(), "a block grows where it is packed");
   block.resize(kHeader + stored);
   header.raw_bytes = static_cast<uint32_t>(payload.size());
   header.stored_bytes = static_cast<uint32_t>(stored);

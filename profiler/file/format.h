@@ -53,7 +53,8 @@ struct Preamble {
   uint32_t reserved_too = 0;
   uint32_t crc = 0;  // of the bytes before it
 };
-static_assert(sizeof(Preamble) == 32 && std::is_trivially_copyable_v<Preamble>);
+static_assert(sizeof(Preamble) == 32 && std::has_unique_object_representations_v<Preamble>,
+              "no byte between its fields is written as it happens to be");
 
 struct BlockHeader {
   uint32_t magic = kBlockMagic;
@@ -71,10 +72,12 @@ struct BlockHeader {
   uint32_t reserved = 0;
   uint32_t header_crc = 0;  // of the bytes before it
 };
-static_assert(sizeof(BlockHeader) == 64 && std::is_trivially_copyable_v<BlockHeader>);
+static_assert(sizeof(BlockHeader) == 64 && std::has_unique_object_representations_v<BlockHeader>,
+              "no byte between its fields is written as it happens to be");
 
 template <class T>
 ByteSpan bytes_of(const T& value) {
+  static_assert(std::is_trivially_copyable_v<T>, "what is written holds no pointers of its own");
   return std::as_bytes(std::span(&value, 1));
 }
 
@@ -97,6 +100,7 @@ struct ByteReader {
 
   template <class T>
   T take() {
+    static_assert(std::is_trivially_copyable_v<T>, "any bytes of a file make a value");
     T value{};
     if (rest.size() < sizeof value) {
       failed = true;
@@ -124,7 +128,10 @@ struct NumberedString {
 };
 constexpr uint32_t kFrameEntry = 1U << 31;  // | the frame's number; its bytes are a StackFrame
 constexpr uint32_t kStackEntry = 1U << 30;  // | a label; its bytes are the innermost frame's number
-static_assert(sizeof(StackFrame) == 16 && std::is_trivially_copyable_v<StackFrame>);
+static_assert(kMaxStrings <= kStackEntry && kMaxFrames <= kStackEntry,
+              "a number never reads as a kind of entry");
+static_assert(sizeof(StackFrame) == 16 && std::has_unique_object_representations_v<StackFrame>);
+constexpr size_t kStringHeadBytes = 2 * sizeof(uint32_t);  // id and length, before a text
 /// Appends {id, length, bytes} without padding, so that strings can follow one another.
 void put_string(Bytes& bytes, const NumberedString& string);
 /// Returns the strings up to the first that is cut off. The texts point into `bytes`.

@@ -15,6 +15,7 @@
 #include <stdexcept>
 #include <type_traits>
 
+#include "base/check.h"
 #include "base/checksum/crc32c.h"
 #include "base/input_file.h"
 #include "base/units.h"
@@ -50,7 +51,11 @@ struct OpenPreamble {
   OpenShape shape;
   uint32_t crc = 0;  // of the bytes before it
 };
-static_assert(sizeof(OpenPreamble) == 40 && std::is_trivially_copyable_v<OpenPreamble>);
+static_assert(sizeof(OpenPreamble) == 40 && std::has_unique_object_representations_v<OpenPreamble>);
+static_assert(offsetof(OpenPreamble, crc) + sizeof(uint32_t) == sizeof(OpenPreamble));
+static_assert(sizeof(OpenPreamble) <= kLostAt && kLostAt + sizeof(uint64_t) <= kNewestAt &&
+                  kNewestAt + sizeof(uint64_t) <= kPageBytes,
+              "the preamble and the numbers behind it do not overlap");
 
 uint32_t crc_of_preamble(const OpenPreamble& preamble) {
   return crc32c(bytes_of(preamble).first(offsetof(OpenPreamble, crc)));
@@ -62,7 +67,12 @@ struct OpenHead {
   uint64_t count = 0;     // of whole events
   uint64_t lost = 0;
 };
-static_assert(sizeof(OpenHead) == 24 && std::is_trivially_copyable_v<OpenHead>);
+static_assert(sizeof(OpenHead) == 24 && sizeof(OpenHead) <= kBlockHeadBytes &&
+              std::has_unique_object_representations_v<OpenHead>);
+static_assert(kLostAt % alignof(uint64_t) == 0 && kNewestAt % alignof(uint64_t) == 0 &&
+                  kBlockHeadBytes % alignof(Event) == 0 &&
+                  std::atomic_ref<uint64_t>::is_always_lock_free,
+              "numbers are published by one store, also to another process");
 
 // Every checked value shares a word or a record with its checksum, so that no crash parts them.
 
@@ -71,6 +81,9 @@ constexpr uint64_t kMostNumber = (uint64_t{1} << kNumberBits) - 1;
 constexpr uint32_t kCheckMask = 0xFF'FFFF;
 constexpr size_t kCheckAt = 37;  // in a record, after the category: 3 bytes
 static_assert(kCheckAt == offsetof(Event, category) + 1);
+static_assert(kCheckMask >> (8 * (sizeof(Event) - kCheckAt)) == 0 &&
+                  kCheckMask >> (64 - kNumberBits) == 0,
+              "a checksum has room behind what it checks");
 
 /// Packs a number, in 40 bits, below 24 bits of its checksum.
 uint64_t checked_word(uint64_t any) {
@@ -143,6 +156,12 @@ OpenBlocks::OpenBlocks(const std::string& path, uint64_t id, OpenShape shape, bo
       file_(File::create(path)),
       seeds_(shape.blocks),
       size_(file_bytes(shape)) {
+  // A reader refuses a file of other sizes.
+  check(shape.blocks > 0 && shape.blocks <= kMaxBlocks, "open blocks: none, or too many");
+  check(shape.block_events > 0 && shape.block_events <= kMaxBlockEvents,
+        "open blocks: a block without events, or of too many");
+  check(shape.area_bytes >= sizeof(uint64_t) && shape.area_bytes <= kMaxBlockBytes,
+        "open blocks: an area without room, or with too much");
   file_.lock();
   const int error = ::posix_fallocate(file_.descriptor(), 0, static_cast<off_t>(size_));
   if (error != 0) {

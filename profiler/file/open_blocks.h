@@ -39,6 +39,8 @@ struct OpenShape {
   uint32_t area_bytes = 0;  // of each of the two areas for strings
 };
 
+static_assert(sizeof(OpenShape) == 12, "it lies in the file as it lies in memory");
+
 constexpr int kStringAreas = 2;
 
 std::string open_blocks_path(const std::string& recording);

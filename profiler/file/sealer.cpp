@@ -47,19 +47,27 @@ void Sealer::write(ByteSpan bytes) {
 }
 
 void Sealer::append(const BlockHeader& header, ByteSpan payload) {
-  check(payload.size() <= kMaxBlockBytes, "a block that no reader takes");
+  check(header.type >= BlockType::header && header.type <= BlockType::end,
+        "recording: a block of a type that no reader knows");
+  check(header.first_ns <= header.last_ns, "recording: a block ends before it begins");
   write(codec_.pack(header, payload));
 }
 
 void Sealer::seal_strings(std::span<const std::byte> entries) {
-  append(
-      {.type = BlockType::strings, .count = static_cast<uint32_t>(decode_strings(entries).size())},
-      entries);
+  const std::vector<NumberedString> strings = decode_strings(entries);
+  size_t whole_bytes = 0;
+  for (const NumberedString& string : strings) whole_bytes += kStringHeadBytes + string.text.size();
+  check(whole_bytes == entries.size(), "recording: a string is sealed that is cut off");
+  append({.type = BlockType::strings, .count = static_cast<uint32_t>(strings.size())}, entries);
 }
 
 void Sealer::seal_events(uint64_t sequence, uint64_t lost, std::span<const Event> events) {
-  check(sequence > 0 && !events.empty() && events.size() <= kMaxBlockEvents,
-        "a block that no reader takes");
+  // Readers note a fault where numbers leave one out, and take no block of more events.
+  check(sequence == last_sequence_ + 1, "recording: a block of events is sealed out of turn");
+  check(!events.empty() && events.size() <= kMaxBlockEvents,
+        "recording: a block without events, or of too many");
+  check(lost >= last_lost_, "recording: fewer events are lost than there were");
+  last_lost_ = lost;
   const auto [first, last] = std::ranges::minmax(events, {}, &Event::time_ns);
   append({.type = BlockType::events,
           .sequence = sequence,
@@ -77,6 +85,9 @@ void Sealer::seal_events(uint64_t sequence, uint64_t lost, std::span<const Event
 
 void Sealer::seal_snapshot(uint64_t sequence, int64_t time_ns) {
   const std::vector<Event> events = live_.snapshot();
+  check(sequence == last_sequence_, "recording: a snapshot does not follow its events");
+  check(events.size() >= live_.size() && events.size() <= kMaxBlockEvents,
+        "recording: a snapshot leaves allocations out, or has too many");
   append({.type = BlockType::snapshot,
           .sequence = sequence,
           .first_ns = time_ns,
@@ -87,6 +98,8 @@ void Sealer::seal_snapshot(uint64_t sequence, int64_t time_ns) {
 }
 
 void Sealer::seal_end(uint64_t events, uint64_t lost) {
+  check(lost >= last_lost_, "recording: fewer events are lost than there were");
+  check(events >= last_sequence_, "recording: more blocks are sealed than there were events");
   Bytes payload;
   put(payload, events);
   append({.type = BlockType::end, .sequence = last_sequence_ + 1, .count = 1, .lost = lost},

@@ -38,6 +38,7 @@ class Sealer {
   EventEncoder encoder_;
   LiveSet live_;
   uint64_t last_sequence_ = 0;
+  uint64_t last_lost_ = 0;
   uint64_t events_since_snapshot_ = 0;
 };
 

@@ -145,8 +145,7 @@ class Writer::Recording {
   std::unordered_map<StackFrame, uint32_t, FrameHash> frames_;
   int area_ = 0;  // the area for new strings
 
-  uint64_t last_sealed_ = 0;  // only the sealing thread's
-  bool is_last_ = false;      // only the sealing thread's
+  bool is_last_ = false;  // only the sealing thread's
   std::mutex close_mutex_;
   std::thread thread_;
 };
@@ -295,7 +294,7 @@ void Writer::Recording::seal_until_closed() {
     }
     const WriterCounts all = counts();
     if (failed_) return;
-    check(all.sealed == all.events, "events are left that no block has");
+    check(all.events == all.sealed, "recording: it ends before all its events are sealed");
     sealer_.seal_end(static_cast<uint64_t>(all.events), static_cast<uint64_t>(all.lost));
     bytes_ = sealer_.bytes();
   } catch (const std::exception& error) {
@@ -313,22 +312,23 @@ void Writer::Recording::seal_strings() {
     full_area = area_;
     area_ = 1 - area_;  // it is empty: only this thread fills and clears areas in turn
   }
+  check(open_.area_used_bytes(full_area) <= kAreaBytes, "recording: an area of strings overflows");
   sealer_.seal_strings(open_.strings(full_area));
   const std::lock_guard lock(strings_mutex_);
   open_.clear_strings(full_area);
 }
 
 void Writer::Recording::seal(uint32_t index) {
-  const Block block = blocks_[index];
-  check(block.count > 0 && block.count <= options_.block_events, "a block of no possible size");
-  check(block.sequence == last_sealed_ + 1,
-        "blocks are sealed in another order than they were filled");
-  last_sealed_ = block.sequence;
+  const Block block = blocks_.at(index);
+  check(block.count > 0 && block.count <= options_.block_events,
+        "recording: a block is handed over that has no event, or too many");
   sealer_.seal_events(block.sequence, block.lost, open_.events(index, block.count));
   bytes_ = sealer_.bytes();
   const std::lock_guard lock(mutex_);
+  check(free_.size() < options_.blocks, "recording: a block becomes free twice");
   free_.push_back(index);
   sealed_ += block.count;
+  check(sealed_ <= events_, "recording: more events are sealed than were written");
 }
 
 void Writer::Recording::close() {

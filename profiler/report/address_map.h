@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/check.h"
 #include "base/hashed.h"
 
 namespace shardlens::profiler {
@@ -20,6 +21,7 @@ class AddressMap {
 
   /// Inserts an address, or replaces its index. `index` must not be kNone.
   void insert(uint64_t address, uint32_t index) {
+    check(index != kNone, "an address gets the index of none");
     if (2 * (size_ + 1) > slots_.size()) grow();
     Slot& slot = slots_[place_of(address)];
     if (slot.index == kNone) ++size_;
@@ -29,6 +31,7 @@ class AddressMap {
   void erase(uint64_t address) {
     size_t hole = place_of(address);
     if (slots_[hole].index == kNone) return;
+    check(size_ > 0, "more addresses are erased than were inserted");
     --size_;
     // Slots that follow move up, so that no probe ends before its address.
     for (size_t next = (hole + 1) & mask(); slots_[next].index != kNone;

@@ -1,5 +1,7 @@
 #include "profiler/report/peak_set.h"
 
+#include "base/check.h"
+
 namespace shardlens::profiler {
 
 bool PeakSet::alloc(const Event& event, int64_t given_bytes, const Moment& moment) {
@@ -37,6 +39,8 @@ std::optional<LiveAllocation> PeakSet::free(uint64_t address) {
   keep_if_at_peak(live);
   count(live, -1);
   level_.bytes -= live.given_bytes;
+  check(by_address_.size() + unused_.size() == slots_.size(),
+        "peak set: a slot holds no allocation, and is not free");
   slots_[index].version = 0;
   unused_.push_back(index);
   by_address_.erase(address);

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <stdexcept>
 
+#include "base/check.h"
 #include "base/checksum/crc32c.h"
 #include "base/durable_files.h"
 
@@ -28,10 +28,16 @@ std::vector<FileRange> with_headers(const Part& part) {
 std::vector<std::vector<FileRange>> ranges_by_file(const Part& part) {
   std::vector<std::vector<FileRange>> files(part.layout.files.size());
   for (const FileRange& range : with_headers(part)) {
-    if (!range.data.empty()) files[static_cast<size_t>(range.file)].push_back(range);
+    check(range.file >= 0 && range.offset_bytes >= 0, "a part writes before the begin of a file");
+    if (!range.data.empty()) files.at(static_cast<size_t>(range.file)).push_back(range);
   }
   for (std::vector<FileRange>& ranges : files) {
     std::ranges::sort(ranges, {}, &FileRange::offset_bytes);
+    for (size_t i = 1; i < ranges.size(); ++i) {
+      const int64_t end =
+          ranges[i - 1].offset_bytes + static_cast<int64_t>(ranges[i - 1].data.size());
+      check(end <= ranges[i].offset_bytes, "a rank writes the same bytes of a file twice");
+    }
   }
   return files;
 }
@@ -80,6 +86,7 @@ CollectedParts collect_parts(const FileLayout& layout, const fs::path& folder, i
     parts.ranks.push_back(std::move(receipt.progress));
   }
   const std::vector<JoinedRanges> joined = join(std::move(ranges), layout.files.size());
+  check(joined.size() == layout.files.size(), "a file of the layout has no ranges");
   for (size_t i = 0; i < joined.size(); ++i) {
     const PlannedFile& planned = layout.files[i];
     check(joined[i].bytes == planned.bytes, [&] {

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "base/check.h"
 #include "base/checksum/crc32c.h"
 #include "base/durable_files.h"
 #include "base/strict_json.h"
@@ -68,6 +69,10 @@ void wait_for_receipt(const fs::path& folder, int rank, const std::string& name,
 /// Writes a receipt. Only a living rank 0 reads it, so it is not synced. Once it exists, rank 0 may
 /// rename the folder, so the rank must not touch the folder after that.
 void leave_receipt(const fs::path& folder, int rank, const Receipt& receipt) {
+  for (const SummedRange& range : receipt.ranges) {
+    check(range.file >= 0 && range.offset_bytes >= 0 && range.bytes >= 0,
+          "a receipt names a range that lies in no file");
+  }
   const fs::path path = receipt_path(folder, rank);
   const fs::path temporary = path.string() + ".tmp";
   const std::string text = receipt_json(receipt);
@@ -82,6 +87,7 @@ std::vector<Receipt> take_receipts(const fs::path& folder, int world_size, const
     wait_for_receipt(folder, rank, name, done, patience);
     receipts.push_back(read_receipt(receipt_path(folder, rank)));
   }
+  check(static_cast<int>(receipts.size()) == world_size, "a rank has left no receipt");
   for (int rank = 0; rank < world_size; ++rank) fs::remove(receipt_path(folder, rank));
   return receipts;
 }
@@ -92,6 +98,7 @@ std::vector<JoinedRanges> join(std::vector<SummedRange> ranges, size_t count) {
   std::vector<bool> ended(count);
   for (const SummedRange& range : ranges) {
     const auto index = static_cast<size_t>(range.file);
+    check(range.file >= 0 && index < count, "a range of a file that is not in the layout");
     JoinedRanges& file = files[index];
     if (ended[index]) continue;
     ended[index] = range.offset_bytes != file.bytes;

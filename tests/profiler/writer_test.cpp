@@ -21,6 +21,7 @@
 #include <thread>
 
 #include "profiler/file/reader.h"
+#include "profiler/file/sealer.h"
 #include "tests/support/process.h"
 #include "tests/support/recordings/random_events.h"
 #include "tests/support/recordings/synthetic_profile.h"
@@ -302,6 +303,19 @@ TEST_CASE("a recording that cannot begin is refused with a reason") {
   const tests::TemporaryFolder folder;
   CHECK_THROWS_AS(Writer(folder.file("a"), {}, {.blocks = 1}), std::invalid_argument);
   CHECK_THROWS_AS(Writer(folder.file("a"), {}, {.block_events = 0}), std::invalid_argument);
+}
+
+TEST_CASE("a block that readers would call missing, or of no events, is not sealed") {
+  const tests::TemporaryFolder folder;
+  Sealer sealer(folder.file("rank0.slp"), 1, {});
+  const std::vector<Event> events(3);
+  sealer.seal_events(1, 4, events);
+  CHECK_THROWS_AS(sealer.seal_events(3, 4, events), std::logic_error);  // 2 is missing
+  CHECK_THROWS_AS(sealer.seal_events(1, 4, events), std::logic_error);  // once more
+  CHECK_THROWS_AS(sealer.seal_events(2, 4, {}), std::logic_error);
+  CHECK_THROWS_AS(sealer.seal_events(2, 3, events), std::logic_error);  // fewer lost than before
+  sealer.seal_events(2, 4, events);
+  sealer.seal_end(6, 4);
 }
 
 }  // namespace shardlens::profiler

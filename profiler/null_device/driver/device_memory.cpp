@@ -23,17 +23,39 @@ uint64_t DeviceMemory::free_bytes() const {
 }
 
 bool DeviceMemory::take(uint64_t bytes) {
-  check(used_bytes_ <= capacity_bytes_, "the null device gave more than it has");
-  if (bytes > capacity_bytes_ - used_bytes_) return false;
+  check(bytes % kPageBytes == 0, "null device: memory of half a page");
+  if (bytes > capacity_bytes_ - used_bytes_) {
+    check_sums();
+    return false;
+  }
   used_bytes_ += bytes;
   return true;
 }
 
+void DeviceMemory::give_back(uint64_t bytes) {
+  check(bytes <= used_bytes_, "null device: more memory is given back than is used");
+  used_bytes_ -= bytes;
+  if (allocations_.empty() && physical_.empty()) check_sums();
+}
+
+/// Throws std::logic_error unless the bytes in use are those of all blocks. Called where the device
+/// is full or empty, since it goes through all of them.
+void DeviceMemory::check_sums() const {
+  uint64_t bytes = 0;
+  for (const auto& [address, asked_bytes] : allocations_) bytes += whole_pages(asked_bytes);
+  for (const auto& [handle, memory] : physical_) bytes += memory.bytes;
+  check(bytes == used_bytes_, "null device: the bytes in use are not those of its blocks");
+}
+
 std::optional<uint64_t> DeviceMemory::next_addresses(uint64_t bytes) {
   // A page stays free between two ranges, so an address past the end of one belongs to none.
-  if (bytes > kVariableAddress - next_address_) return std::nullopt;
+  if (next_address_ > kVariableAddress || bytes > kVariableAddress - next_address_) {
+    return std::nullopt;
+  }
   const uint64_t address = next_address_;
   next_address_ += bytes + kPageBytes;
+  check(is_device_address(address) && address + bytes <= kVariableAddress,
+        "null device: an address that means something else");
   return address;
 }
 
@@ -44,9 +66,9 @@ std::optional<uint64_t> DeviceMemory::allocate(uint64_t bytes) {
   if (!take(pages_bytes)) return std::nullopt;
   const std::optional<uint64_t> address = next_addresses(pages_bytes);
   if (address) {
-    allocations_.emplace(*address, bytes);
+    check(allocations_.emplace(*address, bytes).second, "null device: an address is given twice");
   } else {
-    used_bytes_ -= pages_bytes;
+    give_back(pages_bytes);
   }
   return address;
 }
@@ -55,9 +77,7 @@ std::optional<uint64_t> DeviceMemory::free(uint64_t address) {
   const std::scoped_lock lock(mutex_);
   const auto found = allocations_.extract(address);
   if (found.empty()) return std::nullopt;
-  const uint64_t pages_bytes = whole_pages(found.mapped());
-  check(pages_bytes <= used_bytes_, "the null device gets back more than it gave");
-  used_bytes_ -= pages_bytes;
+  give_back(whole_pages(found.mapped()));
   return found.mapped();
 }
 
@@ -117,7 +137,10 @@ bool DeviceMemory::unmap(uint64_t address, uint64_t bytes) {
   }
   if (reached != end || bytes == 0) return false;
   for (auto it = first; it != last; it = mappings_.erase(it)) {
-    --physical_.at(it->second.handle).mappings;
+    PhysicalMemory& memory = physical_.at(it->second.handle);
+    check(memory.mappings > 0 && memory.bytes == it->second.bytes,
+          "null device: memory is unmapped that is mapped nowhere");
+    --memory.mappings;
     drop_if_unused(it->second.handle);
   }
   return true;
@@ -139,11 +162,11 @@ bool DeviceMemory::is_mapped(uint64_t address, uint64_t bytes) const {
 
 void DeviceMemory::drop_if_unused(uint64_t handle) {
   const auto found = physical_.find(handle);
-  check(found != physical_.end() && found->second.mappings >= 0, "a mapping of no memory");
+  check(found != physical_.end() && found->second.mappings >= 0, "null device: no such memory");
   if (found->second.held || found->second.mappings > 0) return;
-  check(found->second.bytes <= used_bytes_, "the null device gets back more than it gave");
-  used_bytes_ -= found->second.bytes;
+  const uint64_t bytes = found->second.bytes;
   physical_.erase(found);
+  give_back(bytes);
 }
 
 }  // namespace shardlens::profiler

@@ -65,6 +65,8 @@ class DeviceMemory {
   bool is_reserved(uint64_t address, uint64_t bytes) const;
   bool is_mapped(uint64_t address, uint64_t bytes) const;
   void drop_if_unused(uint64_t handle);
+  void give_back(uint64_t bytes);
+  void check_sums() const;
 
   const uint64_t capacity_bytes_;
   mutable std::mutex mutex_;

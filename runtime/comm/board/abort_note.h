@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "base/fault.h"
 
@@ -33,5 +34,7 @@ struct alignas(64) AbortNote {
   int32_t blamed = 0;
   std::array<char, kTextBytes> text{};
 };
+static_assert(sizeof(AbortNote) == 1024 && std::is_trivially_copyable_v<AbortNote>,
+              "it lies in memory that processes share");
 
 }  // namespace shardlens::runtime

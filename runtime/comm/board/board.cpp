@@ -6,6 +6,9 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <type_traits>
+
+#include "base/check.h"
 
 namespace shardlens::runtime {
 namespace {
@@ -74,7 +77,21 @@ struct alignas(64) Board::Ring {
   Entry entries[kActions];
 };
 
+// The board lies in memory that processes share, of which each finds every part by these sizes.
+template <class Part>
+constexpr bool kIsShared = std::is_trivially_copyable_v<Part>&& std::is_standard_layout_v<Part>;
+static_assert(kIsShared<GpuUuid> && sizeof(GpuUuid) == 16);
+static_assert(std::atomic_ref<uint64_t>::is_always_lock_free &&
+                  std::atomic_ref<uint32_t>::is_always_lock_free,
+              "a lock of one process is none for another");
+
 size_t Board::bytes(int world_size) {
+  static_assert(kIsShared<Header> && sizeof(Header) == 64 + sizeof(AbortNote));
+  static_assert(kIsShared<Line> && sizeof(Line) == 64, "a cache line of its own");
+  static_assert(kIsShared<NcclId> && sizeof(NcclId) == 64 + kNcclIdBytes);
+  static_assert(kIsShared<Ring> && kIsShared<Ring::Entry> && sizeof(Ring::Entry) == 24);
+  static_assert(sizeof(Ring) % 64 == 0, "the board is a multiple of 64 bytes");
+  check(world_size >= 1, "board: world size below 1");
   return sizeof(Header) + static_cast<size_t>(world_size) *
                               (sizeof(Line) + kNcclIds * sizeof(NcclId) + sizeof(Ring));
 }
@@ -111,7 +128,10 @@ Board::Line& Board::line(int rank) const {
   return lines_[rank];
 }
 
-void Board::join(int rank, int32_t pid) const { store(line(rank).pid, pid); }
+void Board::join(int rank, int32_t pid) const {
+  check(pid > 0, "board: a rank joins that is no process");
+  store(line(rank).pid, pid);
+}
 
 void Board::enter(int rank, RankPhase phase, int64_t step, int32_t action) const noexcept {
   Line& mine = lines_[rank];
@@ -192,6 +212,8 @@ Board::NcclId& Board::nccl_id_of(int rank, int number) const {
 
 void Board::set_nccl_id(int rank, int number, std::span<const std::byte, kNcclIdBytes> id) const {
   NcclId& mine = nccl_id_of(rank, number);
+  check(std::atomic_ref<uint32_t>(mine.is_set).load(std::memory_order_relaxed) == 0,
+        "board: the id of a communicator is set twice");
   std::ranges::copy(id, mine.bytes);
   std::atomic_ref<uint32_t>(mine.is_set).store(1, std::memory_order_release);
 }
@@ -205,6 +227,8 @@ bool Board::nccl_id(int rank, int number, std::span<std::byte, kNcclIdBytes> id)
 
 void Board::set_gpu(int rank, const GpuUuid& gpu) const {
   Line& mine = line(rank);
+  check(std::atomic_ref<uint32_t>(mine.has_gpu).load(std::memory_order_relaxed) == 0,
+        "board: the GPU of a rank is set twice");
   mine.gpu = gpu;
   std::atomic_ref<uint32_t>(mine.has_gpu).store(1, std::memory_order_release);
 }

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <type_traits>
 
 #include "runtime/comm/board/abort_note.h"
 
@@ -15,6 +16,8 @@ struct alignas(64) FutexWord {
   uint32_t value = 0;    // through std::atomic_ref only, like waiters
   uint32_t waiters = 0;  // ranks asleep in the kernel
 };
+static_assert(sizeof(FutexWord) == 64 && std::is_trivially_copyable_v<FutexWord>,
+              "it lies in memory that processes share");
 
 enum class WaitResult { reached, deadline_passed, aborted };
 

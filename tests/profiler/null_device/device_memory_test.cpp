@@ -95,3 +95,13 @@ TEST_CASE("what is free is the capacity less what is held, after any sequence of
     REQUIRE(memory.free_bytes() == (kCapacityPages - held_pages) * kPage);
   }
 }
+
+TEST_CASE("the last addresses are given, and none behind them") {
+  using shardlens::profiler::DeviceMemory;
+  constexpr uint64_t kAll = DeviceMemory::kVariableAddress - DeviceMemory::kFirstAddress;
+  DeviceMemory memory(kPage);
+  REQUIRE(memory.reserve(kAll));
+  CHECK_FALSE(memory.reserve(kPage));
+  CHECK_FALSE(memory.allocate(1));
+  CHECK(memory.free_bytes() == kPage);
+}

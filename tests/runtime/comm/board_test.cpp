@@ -140,6 +140,7 @@ TEST_CASE("an id of NCCL that nobody has set leaves the reader's bytes alone") {
   std::array<std::byte, Board::kNcclIdBytes> id{};
   id.fill(std::byte{7});
   board.set_nccl_id(0, 1, id);
+  CHECK_THROWS_AS(board.set_nccl_id(0, 1, id), std::logic_error);
   id.fill(std::byte{1});
   CHECK_FALSE(board.nccl_id(0, 0, id));
   CHECK_FALSE(board.nccl_id(1, 1, id));
@@ -182,6 +183,7 @@ TEST_CASE("a rank's GPU is told once it is set") {
   GpuUuid own{};
   own.fill(std::byte{7});
   board.set_gpu(1, own);
+  CHECK_THROWS_AS(board.set_gpu(1, own), std::logic_error);
   CHECK(board.gpu(1, told));
   CHECK(told == own);
   CHECK_FALSE(board.gpu(0, told));
