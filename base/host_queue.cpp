@@ -3,6 +3,8 @@
 #include <limits>
 #include <utility>
 
+#include "base/check.h"
+
 namespace shardlens {
 
 HostQueue::~HostQueue() {
@@ -20,6 +22,8 @@ void HostQueue::post(int action, Work work) {
   if (!thread_) thread_.emplace([this] { run(); });
   {
     const std::scoped_lock lock(mutex_);
+    check(failure_ || posted_.empty() || posted_.back().action < action,
+          "work is posted with a falling id");
     posted_.push_back({action, std::move(work)});
   }
   changed_.notify_all();

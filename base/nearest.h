@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <numeric>
+#include <ranges>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "base/check.h"
 
 namespace shardlens {
 
@@ -38,6 +41,7 @@ inline size_t name_distance(std::string_view written, std::string_view name) {
 /// Returns the item whose `name` is nearest. The range must not be empty.
 template <class Items>
 const auto& nearest_named(const Items& items, std::string_view written) {
+  check(!std::ranges::empty(items), "the nearest of no names");
   return *std::ranges::min_element(
       items, {}, [&](const auto& item) { return name_distance(written, item.name); });
 }

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <set>
-#include <stdexcept>
 #include <utility>
+
+#include "base/check.h"
 
 namespace shardlens::planner {
 
@@ -201,6 +202,8 @@ void BackwardBuilder::add_unit(const Visit& visit, int slot) {
 }
 
 void BackwardBuilder::begin(BucketPlan& plan, int microbatch) {
+  check(plan.segments_left == 0 && plan.reduce_slot >= 0,
+        "a bucket begins twice, or has no slot for its gradients");
   if (plan.is_reduced) retire(plan);
   if (rings_reduce_slot(plan)) take_ring(plan);
   plan.microbatch = microbatch;
@@ -223,6 +226,7 @@ void BackwardBuilder::end(BucketPlan& plan) {
   for (BucketPlan* earlier : std::vector<BucketPlan*>(reduced_)) {
     if (earlier->ring == kNoRing) retire(*earlier);
   }
+  check(!plan.is_reduced, "a bucket is reduced twice");
   plan.is_reduced = true;
   reduced_.push_back(&plan);
 }
@@ -255,7 +259,8 @@ void BackwardBuilder::average_over(Channel channel, const BucketPlan& plan, int 
 }
 
 void BackwardBuilder::retire(BucketPlan& plan) {
-  std::erase(reduced_, &plan);
+  check(plan.is_reduced, "a bucket leaves its slot that was not reduced");
+  check(std::erase(reduced_, &plan) == 1, "a reduced bucket is not listed, or is twice");
   plan.is_reduced = false;
   const bool steps = is_last(plan.microbatch);
   const bool has_norm = steps && norm_slot_ >= 0;
@@ -321,6 +326,7 @@ void BackwardBuilder::find_factor() {
 void BackwardBuilder::step_optimizer(const BucketPlan& plan) {
   if (plan.master_slot >= 0) fetch_masters(plan);
   Action action = action_of(ActionKind::optimizer_step, plan);
+  check(gradient_slot(plan) >= 0, "a bucket is stepped that has no gradient");
   action.reads = {gradient_slot(plan)};
   if (norm_copy_ >= 0) {
     action.waits = {norm_copy_};
@@ -365,6 +371,10 @@ void BackwardBuilder::publish(const BucketPlan& plan, int last) {
 
 void BackwardBuilder::finish() {
   for (BucketPlan* plan : std::vector<BucketPlan*>(reduced_)) retire(*plan);
+  check(reduced_.empty(), "a bucket is left that was reduced and never applied");
+  for (const BucketPlan& plan : plans_) {
+    check(plan.segments_left == 0, "a bucket is left whose gradients have not all come");
+  }
   if (norm_slot_ >= 0) find_factor();
   for (const BucketPlan* plan : held_) step_optimizer(*plan);
   for (Action& renewal : renewals_) step_.add(std::move(renewal));

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/check.h"
 #include "base/units.h"
 #include "planner/schedule/name_pattern.h"
 #include "planner/schedule/wrap.h"
@@ -174,6 +175,7 @@ std::vector<int> buckets_of_unit(const models::ModelSpec& spec, const models::Un
     const auto bucket =
         std::find_if(group.buckets.begin(), group.buckets.end(),
                      [&](const Bucket& bucket) { return holds(bucket, parameter); });
+    check(bucket != group.buckets.end(), "a unit's parameter lies in no bucket of its group");
     const auto index = static_cast<int>(bucket - group.buckets.begin());
     const bool is_known = std::count(found.begin(), found.end(), index) > 0;
     if (!bucket->frozen && !is_known) found.push_back(index);
@@ -197,6 +199,36 @@ int64_t largest_inner_group(const Layout& layout) {
     if (!is_end) largest_inner = std::max(largest_inner, numel);
   }
   return largest_inner > 0 ? largest_inner : largest;
+}
+
+/// Throws std::logic_error unless each parameter lies in one bucket, and the parameters of a bucket
+/// lie one behind the other, each at a multiple of kAlignment. Masters, slots and checkpoints rely
+/// on it.
+void check_layout(const models::ModelSpec& spec, const Layout& layout, const Strategy& strategy) {
+  std::vector<bool> placed(spec.parameters.size());
+  for (const Group& group : layout.groups) {
+    for (const Bucket& bucket : group.buckets) {
+      int64_t end = 0;
+      for (const BucketEntry& entry : bucket.entries) {
+        const auto parameter = static_cast<size_t>(entry.parameter);
+        check(!placed.at(parameter), "layout: a parameter lies in two buckets");
+        placed[parameter] = true;
+        check(entry.offset >= end && entry.offset % kAlignment == 0,
+              "layout: two parameters of a bucket overlap, or one is not aligned");
+        check(entry.numel == spec.parameters[parameter].numel(),
+              "layout: a parameter has another size in its bucket");
+        end = entry.offset + entry.numel;
+      }
+      const int shards = bucket.whole ? 1 : strategy.shards();
+      check(end <= bucket.numel && bucket.numel % (shards * kAlignment) == 0,
+            "layout: a bucket is too small, or does not divide among its ranks");
+    }
+  }
+  check(std::ranges::count(placed, false) == 0, "layout: a parameter lies in no bucket");
+  for (const UnitLayout& unit : layout.units) {
+    check(unit.group < static_cast<int>(layout.groups.size()), "layout: a unit of no group");
+    check(unit.group >= 0 || unit.buckets.empty(), "layout: a unit trains without a group");
+  }
 }
 
 void expect_trainable(const models::ModelSpec& spec, const Layout& layout) {
@@ -237,6 +269,7 @@ Layout make_layout(const models::ModelSpec& spec, const Strategy& strategy) {
         buckets_of_unit(spec, spec.units[i], layout.groups[static_cast<size_t>(unit.group)]);
   }
   layout.block_numel = largest_inner_group(layout);
+  check_layout(spec, layout, strategy);
   expect_trainable(spec, layout);
   return layout;
 }

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/check.h"
+
 namespace shardlens::planner {
 
 PinnedBlocks::Piece PinnedBlocks::take(int64_t bytes) {
+  check(bytes >= 0, "pinned memory of less than no bytes");
   Piece piece;
   if (filled_bytes_ + bytes > block_bytes_) {
     // The new block is a power of two that holds the piece, and is as large as the rest can fill.
@@ -18,6 +21,8 @@ PinnedBlocks::Piece PinnedBlocks::take(int64_t bytes) {
   piece.offset_bytes = filled_bytes_;
   filled_bytes_ += rounded(bytes);
   left_bytes_ -= rounded(bytes);
+  check(piece.offset_bytes + bytes <= block_bytes_, "a pinned piece reaches past its block");
+  check(left_bytes_ >= 0, "more pinned memory is taken than was counted");
   return piece;
 }
 

@@ -8,6 +8,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/check.h"
+
 namespace shardlens::planner {
 
 namespace {
@@ -172,6 +174,7 @@ Schedule repeated(Schedule schedule, const FewMicrobatches& few, int microbatche
   const int more = microbatches - schedule.microbatches;
   const int more_rounds = more / in_round;
   expect_countable(schedule.size() + int64_t{end - begin} * more_rounds, microbatches);
+  check(more >= 0 && more % in_round == 0, "a step is repeated by parts of a round");
   std::vector<Action>& actions = schedule.actions;
   for (auto action = actions.begin() + behind; action != actions.end(); ++action) {
     *action = moved(std::move(*action), more_rounds * (end - begin), more);
@@ -179,6 +182,8 @@ Schedule repeated(Schedule schedule, const FewMicrobatches& few, int microbatche
   actions.erase(actions.begin() + end, actions.begin() + behind);
   schedule.microbatches = microbatches;
   schedule.repetition = {begin, end, more_rounds + kEqualRounds, in_round};
+  check(begin > 0 && begin < end && end < static_cast<int>(actions.size()),
+        "a round leaves nothing before it, or behind it");
   return schedule;
 }
 

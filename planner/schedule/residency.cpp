@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
+
 namespace shardlens::planner {
 namespace {
 
@@ -24,6 +26,7 @@ class ResidencyPlanner {
     assign_ring_slots();
     assign_own_slots();
     if (pass == Pass::train) assign_kept_slots();
+    check_slots();
     return std::move(plan_);
   }
 
@@ -33,6 +36,7 @@ class ResidencyPlanner {
   void assign_ring_slots();
   void assign_own_slots();
   void assign_kept_slots();
+  void check_slots() const;
 
   bool is_kept(int group) const;
   bool uses_ring(int group) const;
@@ -168,6 +172,21 @@ void ResidencyPlanner::assign_kept_slots() {
     is_kept[static_cast<size_t>(interval.group)] = true;
     interval.kept_slot = step_.add_slot(SlotKind::kept_shard,
                                         group.shared_bytes() / step_.schedule().regather_shards);
+  }
+}
+
+/// Throws std::logic_error unless every use of a group has a slot in which the group has room.
+void ResidencyPlanner::check_slots() const {
+  for (const GroupUse& use : plan_.uses) {
+    check(use.interval >= 0 && use.visits > 0, "a group is used at no time");
+  }
+  for (const Interval& interval : plan_.intervals) {
+    check(interval.first_use <= interval.last_use, "a group's time ends before it begins");
+    check(interval.slot >= 0, "a group has no slot at a time when it is used");
+    check(
+        step_.group(interval.group).parameter_bytes() <= step_.schedule().slot(interval.slot).bytes,
+        "a slot is smaller than the group that it holds");
+    check(interval.kept_slot < 0 || !interval.regathers, "a group is kept that is gathered again");
   }
 }
 

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <numeric>
-#include <stdexcept>
 #include <utility>
 
+#include "base/check.h"
 #include "planner/schedule/builders.h"
 #include "planner/schedule/repetition.h"
 
@@ -162,6 +162,7 @@ SlotLives Schedule::slot_lives() const {
       const auto index = static_cast<size_t>(slot);
       if (slots[index].lasts() || began[index]) continue;
       began[index] = true;
+      check(last_on_main >= 0, "a slot takes memory before the step begins");
       lives.begin[static_cast<size_t>(last_on_main)].push_back(slot);
     }
     for (const int slot : action.reads) last_readers[static_cast<size_t>(slot)] = id;
@@ -169,6 +170,7 @@ SlotLives Schedule::slot_lives() const {
   }
   for (size_t slot = 0; slot < slots.size(); ++slot) {
     if (!began[slot]) continue;
+    check(last_readers[slot] >= 0, "a slot takes memory that nobody reads");
     lives.end[static_cast<size_t>(last_readers[slot])].push_back(static_cast<int>(slot));
   }
   return lives;
@@ -262,6 +264,8 @@ Schedule build_schedule(const models::ModelSpec& spec, const Strategy& strategy,
       strategy.microbatches, [&](int microbatches) { return build(microbatches, Pass::train); });
   Schedule schedule = build(few.count, pass);
   if (pass == Pass::train) schedule = repeated(std::move(schedule), few, strategy.microbatches);
+  check(pass != Pass::train || schedule.microbatches == strategy.microbatches,
+        "a step is repeated to another number of microbatches");
   schedule.microbatches = strategy.microbatches;
   validate(schedule);
   return schedule;

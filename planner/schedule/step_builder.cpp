@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/check.h"
+
 namespace shardlens::planner {
 
 namespace {
@@ -196,6 +198,7 @@ DType StepBuilder::dtype_of(SlotKind kind) const {
 }
 
 int StepBuilder::add_slot(SlotKind kind, int64_t bytes, bool on_host) {
+  check(bytes >= 0 && bytes % bytes_of(dtype_of(kind)) == 0, "a slot ends within an element");
   const auto same_kind = std::count_if(schedule_.slots.begin(), schedule_.slots.end(),
                                        [&](const Slot& slot) { return slot.kind == kind; });
   schedule_.slots.push_back({kind, static_cast<int>(same_kind), dtype_of(kind), bytes, on_host});
@@ -205,6 +208,7 @@ int StepBuilder::add_slot(SlotKind kind, int64_t bytes, bool on_host) {
 
 Action StepBuilder::action_of_unit(ActionKind kind, int unit) const {
   Action action = action_of_group(kind, this->unit(unit).group);
+  check(action.group < static_cast<int>(schedule_.groups.size()), "a unit of a group that is none");
   action.unit = unit;
   return action;
 }
@@ -221,7 +225,9 @@ Action StepBuilder::action_of_group(ActionKind kind, int group, int bucket) cons
 std::vector<int> StepBuilder::hazards(const Action& action) const {
   std::vector<int> waits = action.waits;
   for (const int slot : action.reads) {
-    waits.push_back(accesses_[static_cast<size_t>(slot)].write);
+    const Accesses& accesses = accesses_.at(static_cast<size_t>(slot));
+    check(accesses.write >= 0, "an action reads a slot that none has written");
+    waits.push_back(accesses.write);
   }
   for (const int slot : action.writes) {
     const Accesses& accesses = accesses_[static_cast<size_t>(slot)];
@@ -244,6 +250,7 @@ int StepBuilder::add(Action action) {
   action.waits = clocks_.minimal_waits(action.stream, hazards(action));
   clocks_.append(action.stream, action.waits);
   const auto id = static_cast<int>(schedule_.actions.size());
+  check(action.waits.empty() || action.waits.back() < id, "an action waits for one behind it");
   if (action.stream == Stream::main) last_on_main_ = id;
   remember(id, action);
   schedule_.actions.push_back(std::move(action));
@@ -261,6 +268,9 @@ void StepBuilder::add_visit(const Visit& visit, int slot) {
   add(std::move(action));
 }
 
-Schedule StepBuilder::take() { return std::move(schedule_); }
+Schedule StepBuilder::take() {
+  check(accesses_.size() == schedule_.slots.size(), "a slot was added past the builder");
+  return std::move(schedule_);
+}
 
 }  // namespace shardlens::planner

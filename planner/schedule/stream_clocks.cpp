@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <functional>
 
+#include "base/check.h"
+
 namespace shardlens::planner {
 
 StreamClocks::Clock StreamClocks::nothing() {
@@ -32,6 +34,7 @@ std::vector<int> StreamClocks::minimal_waits(Stream stream, std::vector<int> wai
   Clock clock = clock_of_next(stream);
   std::vector<int> kept;
   for (const int wait : waits) {
+    check(wait >= 0 && wait < static_cast<int>(clocks_.size()), "a wait for what has not begun");
     if (holds(clock, wait)) continue;
     merge(clock, wait);
     kept.push_back(wait);
@@ -45,12 +48,14 @@ void StreamClocks::append(Stream stream, const std::vector<int>& waits) {
   for (const int wait : waits) merge(clock, wait);
   const auto id = static_cast<int>(clocks_.size());
   clock[static_cast<size_t>(stream)] = id;
+  check(last_[static_cast<size_t>(stream)] < id, "an action is appended before an earlier one");
   clocks_.push_back(clock);
   streams_.push_back(stream);
   last_[static_cast<size_t>(stream)] = id;
 }
 
 bool StreamClocks::precedes(int earlier, int later) const {
+  check(later < static_cast<int>(clocks_.size()), "an order is asked of what was not appended");
   return earlier < later && holds(clocks_[static_cast<size_t>(later)], earlier);
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
+
 namespace shardlens::planner {
 
 namespace {
@@ -29,11 +31,14 @@ bool SettledRounds::is_steady() const {
 
 int64_t SettledRounds::leave_out(int64_t rounds, size_t period) {
   const int64_t retries = visits_.back().retries - visits_[visits_.size() - 1 - period].retries;
+  check(rounds >= 0 && retries >= 0, "rounds are left out that were none");
   retries_left_out_ += rounds * retries / static_cast<int64_t>(period);
   return rounds;
 }
 
 int64_t SettledRounds::arrive(MemoryState state, int64_t left, int64_t retries) {
+  check(left >= 0, "a round begins behind the last one");
+  check(visits_.empty() || retries >= visits_.back().retries, "retries are counted backwards");
   if (visits_.size() == kVisits) visits_.erase(visits_.begin());
   visits_.push_back({std::move(state), retries});
   if (const size_t period = this->period(); period > 0) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/check.h"
 #include "planner/schedule/checkpoints.h"
 
 namespace shardlens::planner {
@@ -21,6 +22,7 @@ SimulatedState::SimulatedState(const models::ModelSpec& spec, const Schedule& sc
       casts_(pinned_totals(schedule).parameters_bytes),
       slots_(schedule.slots.size()),
       places_(places_of(schedule)) {
+  check(places_.size() == spec.parameters.size(), "a parameter lies in no bucket");
   allocate_buckets();
   allocate_slots();
   make_weights(spec);
@@ -136,9 +138,16 @@ meta::Tensor SimulatedState::step_count() const {
 
 void SimulatedState::begin_slot(int index) {
   const Slot& slot = schedule_.slot(index);
+  check(slots_[static_cast<size_t>(index)] == nullptr, "a slot takes memory that has some");
   const TimelineScope scope(memory_.timeline, category_of(slot.kind), slot.name());
   slots_[static_cast<size_t>(index)] = std::make_shared<meta::Storage>(
       slot.on_host ? memory_.host : *memory_.device.memory, slot.bytes);
+}
+
+void SimulatedState::end_slot(int index) {
+  check(!schedule_.slot(index).lasts() && slots_[static_cast<size_t>(index)] != nullptr,
+        "a slot gives memory back that has none");
+  slots_[static_cast<size_t>(index)] = {};
 }
 
 void SimulatedState::make_weights(const models::ModelSpec& spec) {

@@ -44,7 +44,7 @@ class SimulatedState {
   meta::Tensor step_count() const;
   void zero_padding(int, int, int) {}
   void begin_slot(int slot);
-  void end_slot(int slot) { slots_[static_cast<size_t>(slot)] = {}; }
+  void end_slot(int slot);
   /// Takes memory for the copies that a rank makes for a checkpoint, and keeps it.
   void take_staging(int rank);
 

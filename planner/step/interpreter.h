@@ -33,10 +33,10 @@
 #include <functional>
 #include <optional>
 #include <span>
-#include <stdexcept>
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "models/spec.h"
 #include "planner/schedule/schedule.h"
 #include "planner/step/gradient_scale.h"
@@ -89,6 +89,8 @@ class Interpreter {
       leave_out_rounds(leave_out);
       if (next_ < schedule.size()) execute(next_++);
     }
+    check(next_ == schedule.size(), "a step ends before its last action, or behind it");
+    check(segment_.unit < 0 && segment_.missing == 0, "a step ends within a unit's backward");
   }
 
   void relabel() {
@@ -161,6 +163,8 @@ class Interpreter {
       plans_ = schedule.unit_plans();
       trains_ = std::ranges::any_of(plans_, &UnitPlan::trains);
       places_ = places_of(schedule);
+      check(places_.size() == spec_.parameters.size(), "a parameter lies in no bucket");
+      check(plans_.size() == units_.size(), "a schedule of another model's units");
       sums_apart_ = schedule.sums_apart();
       slot_lives_ = schedule.slot_lives();
       input_types_.resize(units_.size());
@@ -184,7 +188,9 @@ class Interpreter {
     const Repetition& repetition = schedule_->repetition;
     if (repetition.times == 1 || repetition.index_of(next_) != repetition.begin) return;
     const int left = repetition.times - repetition.round_of(next_);
-    next_ += static_cast<int>(leave_out(left)) * repetition.length();
+    const int64_t left_out = leave_out(left);
+    check(left_out >= 0 && left_out <= left, "more rounds are left out than are to come");
+    next_ += static_cast<int>(left_out) * repetition.length();
   }
 
   void execute(int id) {
@@ -277,6 +283,7 @@ class Interpreter {
     const bool keeps_graph = plan.trains && !plan.recomputed;
     const auto grad_mode = backend().grad_mode(keeps_graph);
     // This is the boundary: the backward of this unit ends here and hands its gradient on.
+    check(carried_.defined(), "a unit runs without an input");
     Tensor input = std::move(carried_);
     if (keeps_graph) input = input.detach().requires_grad_(plan.passes_back);
     const Tensor output = run_unit(action.unit, input);
@@ -290,6 +297,7 @@ class Interpreter {
     backend().bind(action);
     const UnitPlan& plan = plans_[action.unit];
     const Tensor& kept = plan.begins_run ? inputs_[action.unit] : recomputed_;
+    check(kept.defined(), "a unit is computed again whose input was not kept");
     Tensor input = kept.detach().requires_grad_(plan.passes_back);
     const Tensor output = run_unit(action.unit, input);
     inputs_[action.unit] = std::move(input);
@@ -298,6 +306,7 @@ class Interpreter {
   }
 
   void compute_loss() {
+    check(carried_.defined(), "a loss without an output");
     if (options_.output_dtype) carried_ = carried_.to(Ops::type_of(*options_.output_dtype));
     if (!trains_) {
       logits_ = std::move(carried_);
@@ -328,6 +337,7 @@ class Interpreter {
     const Bucket& bucket = schedule_->bucket_of(action);
     segment_.slot = action.writes.front();
     segment_.missing = bucket.gradients_of(spec_.units[action.unit]);
+    check(segment_.missing > 0, "a segment of backward that fills no bucket");
     const bool is_first = std::ranges::none_of(
         bucket.entries, [&](const auto& entry) { return gradients_[entry.parameter].stored; });
     if (is_first) backend().state().zero_padding(action.group, action.bucket, segment_.slot);
@@ -337,6 +347,7 @@ class Interpreter {
   }
 
   void run_autograd(int unit) {
+    check(inputs_[unit].defined(), "a unit's backward runs before its forward");
     const typename Ops::Edge output = std::exchange(outputs_[unit], {});
     recomputed_ = Tensor();
     backend().run_backward(output, std::exchange(carried_, {}));
@@ -370,6 +381,7 @@ class Interpreter {
   void store_gradient(int parameter) {
     backend().store_gradient(parameter, segment_.slot, gradients_[parameter].stored);
     gradients_[parameter] = {.stored = true};
+    check(segment_.slot >= 0 && segment_.missing > 0, "a gradient comes after its segment");
     --segment_.missing;
   }
 
@@ -399,6 +411,8 @@ class Interpreter {
   void clip(const Action& action) {
     const auto no_grad = backend().grad_mode(false);
     const Tensor norm = backend().state().slot(action.writes.front());
+    check(schedule_->slot(action.writes.front()).kind == SlotKind::norm,
+          "a norm in another's slot");
     const bool begins = !std::exchange(is_norm_begun_, true);
     if (action.group < 0) {
       if (begins) norm.zero_();

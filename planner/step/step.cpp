@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "base/check.h"
+
 namespace shardlens::planner {
 
 StepOptions step_options(const Config& config) {
@@ -34,6 +36,7 @@ std::vector<ParameterPlace> places_of(const Schedule& schedule) {
     const auto& buckets = schedule.groups[group].buckets;
     for (int bucket = 0; bucket < static_cast<int>(buckets.size()); ++bucket) {
       for (const BucketEntry& entry : buckets[bucket].entries) {
+        check(entry.parameter >= 0, "a bucket holds what is no parameter");
         places.resize(std::max<size_t>(places.size(), entry.parameter + 1));
         places[entry.parameter] = {group, bucket, entry};
       }
@@ -44,12 +47,14 @@ std::vector<ParameterPlace> places_of(const Schedule& schedule) {
 
 StateRange range_of(const Schedule& schedule, const ParameterPlace& place, int rank) {
   const Bucket& bucket = schedule.groups[place.group].buckets[place.bucket];
+  check(rank >= 0 && rank < schedule.world_size, "a range is asked for of no rank");
   const int64_t own_numel = schedule.shard_numel(bucket);
   const int64_t own_begin = rank % schedule.shards_of(bucket) * own_numel;
   const auto& [parameter, offset, numel] = place.entry;
   const int64_t begin = std::max(offset, own_begin);
   const int64_t end = std::min(offset + numel, own_begin + own_numel);
   if (begin >= end) return {};
+  check(end <= bucket.numel, "a parameter reaches past its bucket");
   return {parameter, begin - offset, place.group, place.bucket, begin - own_begin, end - begin};
 }
 

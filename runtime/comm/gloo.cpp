@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "base/fault.h"
 #include "runtime/comm/operation_text.h"
 #include "runtime/comm/rank_sum.h"
@@ -171,7 +172,11 @@ c10::intrusive_ptr<Group> make_group(const std::string& host,
 class GlooCommunicator final : public Communicator {
  public:
   GlooCommunicator(c10::intrusive_ptr<Group> group, const GlooOptions& options)
-      : options_(options), group_(std::move(group)) {}
+      : options_(options), group_(std::move(group)) {
+    check(group_.defined(), "gloo: no group");
+    check(group_->getRank() == rank() && group_->getSize() == world_size(),
+          "gloo: the group has other ranks than the set");
+  }
   ~GlooCommunicator() override;
 
   int rank() const override { return options_.ranks.index_of(options_.rank); }
@@ -238,6 +243,8 @@ GlooCommunicator::~GlooCommunicator() {
 template <typename Start>
 Ticket GlooCommunicator::issue(Kind kind, const Operation& operation, Start start) {
   check_alive(operation);
+  check(static_cast<Ticket>(pending_.size()) == next_issue_ - next_wait_,
+        "gloo: other operations are in flight than tickets are out");
   PendingOperation& pending = pending_.emplace_back();
   pending.kind = kind;
   pending.operation = operation;
@@ -253,6 +260,10 @@ Ticket GlooCommunicator::issue(Kind kind, const Operation& operation, Start star
 // whole size.
 Ticket GlooCommunicator::all_gather(const Operation& operation,
                                     std::span<const GatherBuffer> buffers) {
+  for (const GatherBuffer& buffer : buffers) {
+    check(buffer.numel % world_size() == 0,
+          "all_gather: a buffer is not a multiple of the world size");
+  }
   return issue(Kind::plain, operation, [&](PendingOperation& pending) {
     for (const GatherBuffer& buffer : buffers) {
       const auto whole = borrow(buffer.data, buffer.numel, scalar_type(buffer.dtype));
@@ -270,6 +281,8 @@ Ticket GlooCommunicator::all_gather(const Operation& operation,
 // Exchanges ranges and sums them here: c10d's own reduce-scatter is a whole all-reduce and about
 // four times slower.
 Ticket GlooCommunicator::reduce_scatter(const Operation& operation, const ReduceBuffers& buffers) {
+  check(buffers.receive != nullptr || buffers.shard_numel == 0,
+        "gloo: a reduction has nowhere to receive");
   return issue(Kind::reduce_scatter, operation, [&](PendingOperation& pending) {
     pending.reduce = buffers;
     const int64_t numel = buffers.shard_numel * world_size();
@@ -314,6 +327,7 @@ void GlooCommunicator::barrier(const Operation& operation) {
 void GlooCommunicator::wait(Ticket ticket) {
   check(ticket == next_wait_ && ticket < next_issue_,
         "communicator: tickets are waited for in the order of issue");
+  check(!pending_.empty(), "gloo: a ticket is waited for whose operation is gone");
   const PendingOperation& pending = pending_.front();
   check_alive(pending.operation);
   for (const auto& work : pending.works) finish(pending.operation, *work);
@@ -363,6 +377,8 @@ void GlooCommunicator::reduce_received(const PendingOperation& pending) {
     mean_in_rank_order(sources, reduce.output, reduce.shard_numel, reduce.dtype);
   } else if (pending.kind == Kind::all_reduce) {
     const bool wide = reduce.dtype != DType::fp32;
+    check(!wide || static_cast<int64_t>(pending.wide.size()) == reduce.shard_numel,
+          "gloo: a sum is not as long as its output");
     const auto* summed = wide ? pending.wide.data() : static_cast<const float*>(reduce.output);
     divide_by_ranks(summed, reduce.output, reduce.shard_numel, reduce.dtype, world_size());
   }

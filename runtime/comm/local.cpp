@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
+#include "base/check.h"
 #include "runtime/comm/operation_text.h"
 #include "runtime/comm/rank_sum.h"
 
@@ -21,12 +23,13 @@ size_t area_bytes_of(const LocalLayout& layout) {
 }
 
 size_t range_bytes(const GatherBuffer& buffer, int world_size) {
-  check(buffer.numel % world_size == 0,
+  check(buffer.numel >= 0 && buffer.numel % world_size == 0,
         "all_gather: a buffer is not a multiple of the world size");
   return static_cast<size_t>(buffer.numel / world_size * bytes_of(buffer.dtype));
 }
 
 size_t range_bytes(const ReduceBuffers& buffers) {
+  check(buffers.shard_numel >= 0, "reduce_scatter: fewer elements than none");
   return static_cast<size_t>(buffers.shard_numel * bytes_of(buffers.dtype));
 }
 
@@ -49,6 +52,12 @@ struct LocalCommunicator::Counters {
 };
 
 size_t LocalCommunicator::bytes(const LocalLayout& layout) {
+  static_assert(std::is_trivially_copyable_v<Header> && sizeof(Header) == 64 + sizeof(AbortNote));
+  static_assert(std::is_trivially_copyable_v<Counters> && sizeof(Counters) == 2 * kCacheLine,
+                "two cache lines of their own");
+  static_assert(std::atomic_ref<uint64_t>::is_always_lock_free,
+                "a lock of one process is none for another");
+  check(layout.ranks.size >= 1, "local communicator: a set without ranks");
   const auto world_size = static_cast<size_t>(layout.ranks.size);
   return sizeof(Header) + world_size * (sizeof(Counters) + kDepth * area_bytes_of(layout));
 }
@@ -96,6 +105,8 @@ Ticket LocalCommunicator::all_gather(const Operation& operation,
                bytes);
     target += bytes;
   }
+  check(target == staging(next_issue_, rank()) + staged_bytes,
+        "all_gather: other bytes are staged than were counted");
   return publish_staged();
 }
 
@@ -118,6 +129,7 @@ Ticket LocalCommunicator::reduce_scatter(const Operation& operation, const Reduc
 // more.
 Ticket LocalCommunicator::all_reduce(const Operation& operation, void* data, int64_t numel,
                                      DType dtype) {
+  check(numel >= 0, "all_reduce: fewer elements than none");
   const int64_t bytes = numel * bytes_of(dtype);
   PendingOperation& pending = begin(Kind::all_reduce, operation, bytes);
   pending.reduce = {.input = data, .output = data, .shard_numel = numel, .dtype = dtype};
@@ -152,6 +164,8 @@ LocalCommunicator::PendingOperation& LocalCommunicator::begin(Kind kind, const O
 }
 
 Ticket LocalCommunicator::publish_staged() {
+  check(next_issue_ - next_complete_ < kDepth,
+        "local communicator: an operation is staged over one that is in flight");
   const Ticket ticket = next_issue_++;
   publish(counters_[rank()].published, static_cast<uint32_t>(next_issue_));
   return ticket;
@@ -162,9 +176,13 @@ void LocalCommunicator::wait(Ticket ticket) {
         "communicator: tickets are waited for in the order of issue");
   if (ticket == next_complete_) complete();
   ++next_wait_;
+  check(next_wait_ <= next_complete_ && next_complete_ <= next_issue_,
+        "local communicator: an operation is waited for before it is complete");
 }
 
 void LocalCommunicator::complete() {
+  check(next_complete_ < next_issue_ && next_issue_ - next_complete_ <= kDepth,
+        "local communicator: an operation is completed that was not issued");
   const PendingOperation& pending = pending_[static_cast<size_t>(next_complete_ % kDepth)];
   check_alive(pending.operation);
   wait_for_peers(pending.operation, &Counters::published, next_complete_ + 1);

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "base/check.h"
 #include "runtime/comm/operation_text.h"
 
 namespace shardlens::runtime {
@@ -9,6 +10,7 @@ namespace shardlens::runtime {
 NoneCommunicator::NoneCommunicator(int rank, planner::RankSet ranks)
     : world_rank_(rank), ranks_(ranks) {
   check(rank >= 0, "solo rank outside its world");
+  check(ranks.size >= 1 && ranks.stride >= 1, "solo rank of a set without ranks");
 }
 
 Ticket NoneCommunicator::issue(const Operation& operation) {
@@ -26,6 +28,7 @@ Ticket NoneCommunicator::all_gather(const Operation& operation, std::span<const 
 }
 
 Ticket NoneCommunicator::reduce_scatter(const Operation& operation, const ReduceBuffers& buffers) {
+  check(buffers.shard_numel >= 0, "reduce_scatter: fewer elements than none");
   const Ticket ticket = issue(operation);
   const auto bytes = static_cast<size_t>(buffers.shard_numel * bytes_of(buffers.dtype));
   if (bytes == 0) return ticket;

@@ -1,8 +1,8 @@
 #include "runtime/comm/rank_sum.h"
 
 #include <algorithm>
-#include <stdexcept>
 
+#include "base/check.h"
 #include "runtime/comm/half.h"
 
 namespace shardlens::runtime {
@@ -62,6 +62,7 @@ void mean(std::span<const void* const> sources, void* output, int64_t numel) {
 
 void mean_in_rank_order(std::span<const void* const> sources, void* output, int64_t numel,
                         DType dtype) {
+  check(!sources.empty(), "a mean of no ranks");
   switch (dtype) {
     case DType::fp32:
       return mean<Fp32>(sources, output, numel);
@@ -74,6 +75,7 @@ void mean_in_rank_order(std::span<const void* const> sources, void* output, int6
 }
 
 void divide_by_ranks(const float* sum, void* output, int64_t numel, DType dtype, int ranks) {
+  check(ranks >= 1, "a mean of no ranks");
   const auto divisor = static_cast<float>(ranks);
   switch (dtype) {
     case DType::fp32:

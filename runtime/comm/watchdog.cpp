@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "runtime/comm/operation_text.h"
 
 namespace shardlens::runtime {
@@ -39,6 +40,7 @@ size_t Watchdog::begin(const Operation& operation) {
     lock.lock();
   }
   if (in_flight_ == 0) age_ = std::chrono::nanoseconds::zero();
+  shardlens::check(in_flight_ < kMarks, "watchdog: an operation takes the mark of another");
   const size_t mark = (oldest_ + in_flight_++) % kMarks;
   Flight& flight = flights_[mark];
   flight.step = operation.step;
@@ -51,6 +53,8 @@ size_t Watchdog::begin(const Operation& operation) {
 
 void Watchdog::note_issue(size_t mark) {
   const std::scoped_lock lock(mutex_);
+  shardlens::check(mark < kMarks && !flights_[mark].issued,
+                   "watchdog: an operation is issued twice");
   flights_[mark].issued = true;
 }
 

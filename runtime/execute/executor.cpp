@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "runtime/execute/null_inspection.h"
 
 namespace shardlens::runtime {
@@ -109,6 +110,7 @@ void Executor::finish_action(int id) {
 void Executor::wait_for(int id) {
   const planner::Stream stream = schedule().action(id).stream;
   for (const int earlier : schedule().waits_of(id)) {
+    check(earlier >= 0 && earlier < id, "an action waits for one that has not begun");
     complete(earlier);
     if (schedule().action(earlier).stream == planner::Stream::host) {
       host_.wait(earlier);

@@ -1,9 +1,9 @@
 // Defines the actions that move parameters and gradients between ranks, and apply the gradients.
 #include <ATen/ATen.h>
 
-#include <stdexcept>
 #include <utility>
 
+#include "base/check.h"
 #include "runtime/execute/executor.h"
 
 namespace shardlens::runtime {
@@ -98,6 +98,9 @@ void Executor::all_gather(const Action& action) {
     if (!bucket.whole) buffers.push_back({memory, bucket.numel, bucket.dtype});
     memory += bucket.parameter_bytes();
   }
+  check(schedule().groups[action.group].parameter_bytes() <=
+            schedule().slot(action.writes.front()).bytes,
+        "a slot is smaller than the group that is gathered there");
   add_issued(action, channels_.at(action.channel).all_gather(operation(action), buffers));
 }
 
@@ -125,7 +128,10 @@ void Executor::reduce_scatter(const Action& action) {
 void Executor::all_reduce(const Action& action) {
   const int slot_index = action.reads.front();
   const planner::Slot& slot = schedule().slot(slot_index);
-  const int64_t numel = schedule().used_bytes(action, slot_index) / bytes_of(slot.dtype);
+  const int64_t used_bytes = schedule().used_bytes(action, slot_index);
+  check(used_bytes <= slot.bytes && used_bytes % bytes_of(slot.dtype) == 0,
+        "a reduction takes more than its slot has");
+  const int64_t numel = used_bytes / bytes_of(slot.dtype);
   void* const data = action.group < 0
                          ? state_.slot(slot_index).data_ptr()
                          : state_.shard_in(action.group, action.bucket, slot_index).data_ptr();
@@ -174,6 +180,8 @@ Operation Executor::operation(const Action& action) const {
 }
 
 void Executor::add_issued(const Action& action, Ticket ticket) {
+  check(issued_.empty() || issued_.back().action < current(),
+        "an action issues two collectives, or is late");
   issued_.push_back({current(), &channels_.at(action.channel), ticket});
 }
 

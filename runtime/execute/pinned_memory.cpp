@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "base/check.h"
 #include "profiler/recorder/recorder.h"
 
 namespace shardlens::runtime {
@@ -18,6 +19,8 @@ at::Tensor PinnedMemory::take(int64_t numel, at::ScalarType dtype) {
     const profiler::Scope scope(category_, label_);
     block_ = at::zeros({piece.new_block_bytes}, at::dtype(at::kByte).pinned_memory(true));
   }
+  check(block_.defined() && piece.offset_bytes + bytes <= block_.numel(),
+        "pinned memory: a piece reaches past its block");
   return block_.narrow(0, piece.offset_bytes, bytes).view(dtype);
 }
 

@@ -105,6 +105,7 @@ class HostShards {
 RankState::RankState(const models::ModelSpec& spec, const planner::Schedule& schedule, int rank,
                      const c10::Device& device, const planner::OptimizerOptions& optimizer)
     : schedule_(schedule), rank_(rank), device_(device), places_(planner::places_of(schedule)) {
+  check(rank >= 0 && rank < schedule.world_size, "a rank outside its world");
   check(places_.size() == spec.parameters.size(), "a parameter lies in no bucket");
   allocate_buckets(optimizer);
   allocate_slots();
@@ -156,8 +157,12 @@ void RankState::allocate_slots() {
                       planner::pinned_totals(schedule_).gradients_bytes);
   for (const planner::Slot& slot : schedule_.slots) {
     const at::ScalarType element = element_of(slot);
-    const auto numel = slot.bytes / static_cast<int64_t>(c10::elementSize(element));
+    const auto element_bytes = static_cast<int64_t>(c10::elementSize(element));
+    check(slot.bytes % element_bytes == 0, "a slot ends within an element");
+    const int64_t numel = slot.bytes / element_bytes;
+    has_memory_.push_back(slot.lasts());
     if (planner::is_pinned(slot) && device_.is_cuda()) {
+      check(slot.lasts(), "a pinned slot has no memory of its own");
       slots_.push_back(pinned.take(numel, element));
       continue;
     }
@@ -166,6 +171,7 @@ void RankState::allocate_slots() {
     slots_.push_back(slot.lasts() ? at::empty({numel}, at::dtype(element).device(device))
                                   : without_memory({numel}, element, device));
   }
+  check(slots_.size() == schedule_.slots.size(), "a slot of the schedule has no tensor");
   bound_.assign(schedule_.groups.size(), false);
   gradients_.resize(places_.size());
 }
@@ -193,21 +199,21 @@ void RankState::point_weight(int parameter, void* memory, int64_t bytes) const {
 void RankState::begin_slot(int index) {
   const at::Tensor& slot = slots_[index];
   const planner::Slot& described = schedule_.slot(index);
-  check(!described.lasts() && slot.data_ptr() == nullptr, "a slot begins that has memory already");
+  check(!described.lasts() && !has_memory_[index], "a slot takes memory that has some");
+  has_memory_[index] = true;
   const profiler::Scope scope(planner::category_of(described.kind), described.name());
   const at::Tensor memory = at::empty(slot.sizes(), slot.options());
   const size_t bytes = memory.nbytes();
   check(static_cast<int64_t>(bytes) == described.bytes,
-        "a slot has other bytes than its schedule says");
+        "a slot's tensor has other bytes than the schedule says");
   point(slot, std::move(memory.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks()),
         bytes);
 }
 
 void RankState::end_slot(int index) {
-  const planner::Slot& described = schedule_.slot(index);
-  check(!described.lasts(), "a slot ends that lasts");
-  check(described.bytes == 0 || slots_[index].data_ptr() != nullptr,
-        "a slot ends that has not begun");
+  check(!schedule_.slot(index).lasts() && has_memory_[index],
+        "a slot gives memory back that has none");
+  has_memory_[index] = false;
   point(slots_[index], at::DataPtr(nullptr, device_), 0);
 }
 
@@ -215,6 +221,8 @@ void RankState::set_parameter(int parameter, const at::Tensor& value) {
   const StateRange range = planner::range_of(schedule_, places_[parameter], rank_);
   if (range.numel == 0) return;
   const BucketState& state = buckets_[range.group][range.bucket];
+  check(range.shard_begin + range.numel <= state.master.numel(),
+        "a parameter reaches past the masters of its bucket");
   const at::Tensor part = value.reshape({-1}).narrow(0, range.begin, range.numel);
   for (const at::Tensor& copy : {state.master, state.cast, state.parameters}) {
     copy.narrow(0, range.shard_begin, range.numel).copy_(part);
@@ -244,9 +252,13 @@ void RankState::renew_casts() {
 }
 
 void RankState::bind(int group, int slot) {
-  check(!bound_[group], "a group is bound to two slots");
+  check(!bound_[group], "a group's weights are bound twice");
+  check(schedule_.slot(slot).kind == planner::SlotKind::unsharded,
+        "weights are bound to a slot that holds none");
   auto* base = static_cast<char*>(slots_[slot].data_ptr());
   const planner::Group& layout = schedule_.groups[group];
+  check(layout.parameter_bytes() <= schedule_.slot(slot).bytes,
+        "a slot is smaller than the group that it holds");
   for (size_t bucket = 0; bucket < layout.buckets.size(); ++bucket) {
     const int64_t bytes = bytes_of(layout.buckets[bucket].dtype);
     char* const first = base + layout.bucket_offset_bytes(static_cast<int>(bucket));
@@ -258,6 +270,7 @@ void RankState::bind(int group, int slot) {
 }
 
 void RankState::unbind(int group) {
+  check(bound_[group], "a group's weights are released that were not bound");
   for (const planner::Bucket& bucket : schedule_.groups[group].buckets) {
     for (const planner::BucketEntry& entry : bucket.entries)
       point_weight(entry.parameter, nullptr, 0);
@@ -277,6 +290,8 @@ void RankState::zero_padding(int group, int bucket, int slot) {
 at::Tensor RankState::part_of(int group, int bucket, int slot, int parts, int index) const {
   const planner::Group& layout = schedule_.groups[group];
   const planner::Bucket& described = layout.buckets[bucket];
+  check(index >= 0 && index < parts && described.numel % parts == 0,
+        "a bucket does not divide into these parts");
   const int64_t bytes = described.parameter_bytes() / parts;
   const int64_t first = layout.bucket_offset_bytes(bucket) + index * bytes;
   return slots_[slot].narrow(0, first, bytes).view(scalar_type(described.dtype));
@@ -335,6 +350,8 @@ at::Tensor RankState::shard_in(int group, int bucket, int slot) {
     if (view.slot == slot) return view.tensor;
   }
   const int64_t numel = buckets_[group][bucket].master.numel();
+  check(numel == schedule_.shard_numel(schedule_.groups[group].buckets[bucket]),
+        "a bucket's masters are not as long as its shard");
   const bool holds_all = schedule_.slot(slot).kind == planner::SlotKind::reduce;
   const int shards = schedule_.shards_of(schedule_.groups[group].buckets[bucket]);
   const int64_t begin = holds_all ? rank_ % shards * numel : 0;

@@ -115,6 +115,7 @@ class RankState {
   std::vector<planner::ParameterPlace> places_;  // by parameter
   std::vector<std::vector<BucketState>> buckets_;
   std::vector<at::Tensor> slots_;  // 1D, of the slot's dtype; those of parameters in bytes
+  std::vector<bool> has_memory_;   // by slot
   std::vector<at::Tensor> weights_;
   std::unordered_map<const void*, int> parameters_;  // by weight
   std::vector<bool> bound_;

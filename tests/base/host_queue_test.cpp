@@ -72,3 +72,13 @@ TEST_CASE("a queue that ends drops what has not begun", "[threads]") {
   CHECK(done >= 1);
   CHECK(done <= 1000);
 }
+
+TEST_CASE("work is not posted with the id of work that is there", "[threads]") {
+  HostQueue queue(/*has_device=*/true);
+  std::binary_semaphore may_end(0);
+  queue.post(5, [&] { may_end.acquire(); });
+  CHECK_THROWS_AS(queue.post(5, [] {}), std::logic_error);
+  CHECK_THROWS_AS(queue.post(4, [] {}), std::logic_error);
+  may_end.release();
+  queue.join();
+}

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/check.h"
 #include "planner/simulate/meta/operators.h"
 
 namespace shardlens::planner::meta {
@@ -52,6 +53,7 @@ class Run {
       ready_.pop_back();
       evaluate(*node);
     }
+    check(tasks_.empty(), "backward ends before all of its nodes have run");
   }
 
  private:
@@ -79,14 +81,17 @@ class Run {
 
   void evaluate(Node& node) {
     const OperatorCall call(context_);
-    Tensors outputs = node.backward(node, std::move(tasks_[&node].gradients));
+    Tensors outputs = node.backward(node, std::move(tasks_.at(&node).gradients));
+    check(outputs.size() >= node.next.size(),
+          "a node's backward gives fewer gradients than it had inputs");
     for (size_t i = 0; i < node.next.size(); ++i) cast_for_leaf(node.next[i], outputs[i]);
     tasks_.erase(&node);
     for (Tensor& saved : node.saved) saved = {};
     for (size_t i = 0; i < node.next.size(); ++i) {
       const Edge& edge = node.next[i];
       if (!edge.node) continue;
-      Task& task = tasks_[edge.node.get()];
+      Task& task = tasks_.at(edge.node.get());
+      check(task.missing > 0, "a node gets more gradients than it waits for");
       --task.missing;
       add(edge, std::move(outputs[i]));
     }
@@ -100,6 +105,8 @@ class Run {
 
   void add(const Edge& edge, Tensor gradient) {
     Task& task = tasks_[edge.node.get()];
+    check(edge.input >= 0 && edge.input < edge.node->outputs,
+          "a gradient of an output that is none");
     task.gradients.resize(static_cast<size_t>(edge.node->outputs));
     if (gradient.defined()) {
       accumulate(task.gradients[static_cast<size_t>(edge.input)], std::move(gradient));

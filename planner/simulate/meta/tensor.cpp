@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
-#include <stdexcept>
 #include <utility>
 
+#include "base/check.h"
 #include "planner/simulate/meta/autograd.h"
 #include "planner/simulate/meta/operators.h"
 
@@ -94,6 +94,7 @@ void Sizes::push_back(int64_t value) { insert(count_, value); }
 
 void Sizes::insert(size_t at, int64_t value) {
   check(count_ < kMost, "a tensor of too many dimensions");
+  check(at <= count_, "a dimension that a tensor does not have");
   std::copy_backward(values_.begin() + static_cast<ptrdiff_t>(at),
                      values_.begin() + static_cast<ptrdiff_t>(count_),
                      values_.begin() + static_cast<ptrdiff_t>(count_) + 1);
@@ -102,6 +103,7 @@ void Sizes::insert(size_t at, int64_t value) {
 }
 
 void Sizes::erase(size_t at) {
+  check(at < count_, "a dimension that a tensor does not have");
   std::copy(values_.begin() + static_cast<ptrdiff_t>(at) + 1,
             values_.begin() + static_cast<ptrdiff_t>(count_),
             values_.begin() + static_cast<ptrdiff_t>(at));
@@ -137,7 +139,9 @@ Sizes broadcast(const Sizes& a, const Sizes& b) {
   return result;
 }
 
-Storage::Storage(Memory& memory, int64_t bytes) : memory_(memory), block_(memory.allocate(bytes)) {}
+Storage::Storage(Memory& memory, int64_t bytes) : memory_(memory), block_(memory.allocate(bytes)) {
+  check(bytes > 0, "nobody asks for memory of no bytes");
+}
 
 Storage::~Storage() { memory_.free(block_); }
 
@@ -167,7 +171,9 @@ Tensor Tensor::empty_strided(Context& context, const Sizes& sizes, const Sizes& 
 }
 
 size_t Tensor::index(int64_t dim) const {
-  return static_cast<size_t>(dim < 0 ? dim + this->dim() : dim);
+  const int64_t index = dim < 0 ? dim + this->dim() : dim;
+  check(index >= 0 && index < this->dim(), "a dimension that a tensor does not have");
+  return static_cast<size_t>(index);
 }
 
 bool Tensor::is_contiguous() const {
@@ -221,6 +227,7 @@ Tensor Tensor::reshape(const Sizes& wanted) const {
 }
 
 Tensor Tensor::permute(const Sizes& order) const {
+  check(order.size() == sizes_.size(), "a permutation of other dimensions");
   Sizes sizes = sizes_, strides = strides_, back = order;
   for (size_t i = 0; i < order.size(); ++i) {
     const auto from = static_cast<size_t>(order[i]);
@@ -243,6 +250,7 @@ Tensor Tensor::t() const { return transpose(0, 1); }
 
 Tensor Tensor::narrow(int64_t dim, int64_t, int64_t length) const {
   Sizes sizes = sizes_;
+  check(length >= 0 && length <= sizes[index(dim)], "a part that is larger than the whole");
   sizes[index(dim)] = length;
   return with_view_node(*this, as_strided(sizes, strides_),
                         [before = sizes_](const Tensor& g) { return embed_in_zeros(g, before); });
@@ -274,6 +282,7 @@ Tensor Tensor::squeeze() const {
 }
 
 Tensor Tensor::expand(const Sizes& wanted) const {
+  check(wanted.size() >= sizes_.size(), "a tensor is expanded to fewer dimensions");
   Sizes sizes = wanted, strides = wanted;
   const size_t shift = wanted.size() - sizes_.size();
   for (size_t i = 0; i < wanted.size(); ++i) {

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "runtime/comm/device/cuda_handles.h"
 #include "runtime/comm/watchdog.h"
 
@@ -207,6 +208,7 @@ struct NcclCommunicator::SumBuffers {
 
 NcclCommunicator::NcclCommunicator(const NcclOptions& options) : options_(options) {
   check(options_.rank >= 0, "NCCL: rank outside its world");
+  check(options_.ranks.size >= 1 && options_.ranks.stride >= 1, "NCCL: a set without ranks");
   if (options_.api == nullptr) options_.api = &nccl_api();
   link_ = std::make_unique<Link>(options_.api, options_.stream);
   AbortNote* note = options_.board ? &options_.board->abort_note() : &own_note_;
@@ -267,6 +269,7 @@ Ticket NcclCommunicator::all_gather(const Operation& operation,
 }
 
 Ticket NcclCommunicator::reduce_scatter(const Operation& operation, const ReduceBuffers& buffers) {
+  check(buffers.shard_numel >= 0, "reduce_scatter: fewer elements than none");
   const auto numel = static_cast<size_t>(buffers.shard_numel);
   return issue(operation, [&](const NcclApi& api, NcclComm* comm) {
     return api.reduce_scatter(buffers.input, buffers.output, numel, nccl_type(buffers.dtype),
@@ -292,6 +295,7 @@ void NcclCommunicator::sum(const Operation& operation, std::span<double> values)
 }
 
 void NcclCommunicator::sum_some(const Operation& operation, std::span<double> values) {
+  check(!values.empty() && values.size() <= kSumDoubles, "NCCL: a sum has no room on the device");
   void* device = sums_->device.get();
   std::byte* host = sums_->host.data();
   const auto copy = [&](void* target, const void* source) {

@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/check.h"
 #include "runtime/comm/device/cuda_handles.h"
 #include "runtime/comm/operation_text.h"
 
@@ -45,7 +46,11 @@ StagedCommunicator::~StagedCommunicator() {
 Ticket StagedCommunicator::all_gather(const Operation& operation,
                                       std::span<const GatherBuffer> buffers) {
   size_t bytes = 0;
-  for (const GatherBuffer& buffer : buffers) bytes += aligned(bytes_of(buffer.numel, buffer.dtype));
+  for (const GatherBuffer& buffer : buffers) {
+    check(buffer.numel % world_size() == 0,
+          "all_gather: a buffer is not a multiple of the world size");
+    bytes += aligned(bytes_of(buffer.numel, buffer.dtype));
+  }
   std::byte* at = stage(operation, bytes);
   staging_->gathers.assign(buffers.begin(), buffers.end());
   for (GatherBuffer& staged : staging_->gathers) {
@@ -55,6 +60,7 @@ Ticket StagedCommunicator::all_gather(const Operation& operation,
     staged.data = at;
     at += aligned(bytes_of(staged.numel, staged.dtype));
   }
+  check(at == staging_->pinned.data() + bytes, "staged: other bytes are staged than were counted");
   finish_copies(operation);
   host_.wait(host_.all_gather(operation, staging_->gathers));
   for (size_t i = 0; i < buffers.size(); ++i) {
@@ -117,6 +123,7 @@ std::byte* StagedCommunicator::stage(const Operation& operation, size_t bytes) {
   } catch (const std::runtime_error& error) {
     fail(operation, error.what());
   }
+  check(staging_->pinned.size_bytes() >= bytes, "staged: its memory is smaller than what it holds");
   return staging_->pinned.data();
 }
 

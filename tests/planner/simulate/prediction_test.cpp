@@ -35,11 +35,18 @@ struct Case {
   Flags strategy;
 };
 
+bool is_single(const Case& asked) {
+  return std::ranges::find(asked.strategy, "single") != asked.strategy.end();
+}
+
+/// Returns the rank that is recorded and predicted.
+int rank_of(const Case& asked) { return is_single(asked) ? 0 : asked.rank; }
+
 Flags words_of(const Case& asked) {
   Flags words = {"--device", asked.device, "--data", "synthetic", "--steps", "3"};
   words.insert(words.end(), asked.model.begin(), asked.model.end());
   words.insert(words.end(), asked.strategy.begin(), asked.strategy.end());
-  if (std::count(words.begin(), words.end(), "single") > 0) return words;
+  if (is_single(asked)) return words;
   for (const auto& word : {std::string("--world"), std::to_string(asked.world_size),
                            std::string("--solo-rank"), std::to_string(asked.rank)}) {
     words.push_back(word);
@@ -68,7 +75,7 @@ struct Prediction {
     train = build_schedule(spec, strategy, planner::Pass::train);
     evaluate = build_schedule(spec, strategy, planner::Pass::evaluate);
     const Device device = planner::device_of(config);
-    planner::SimulationOptions options{.rank = asked.rank};
+    planner::SimulationOptions options{.rank = rank_of(asked)};
     if (!device.is_cpu()) {
       options.gpu = &find_gpu(device.gpu);
       options.allocator.capacity_bytes = options.gpu->memory_bytes;
@@ -97,11 +104,9 @@ RecordedCase record(const Case& asked) {
   const ProcessEnd ended = run(words);
   INFO(ended.out << ended.err);
   REQUIRE(ended.exit_code == 0);
-  const bool is_single = std::count(flags.begin(), flags.end(), "single") > 0;
-  const int rank = is_single ? 0 : asked.rank;
   RecordedCase recorded;
   recorded.profile =
-      profiler::read_profile(folder.file(fmt::format("runs/r/profiles/rank{}.slp", rank)));
+      profiler::read_profile(folder.file(fmt::format("runs/r/profiles/rank{}.slp", rank_of(asked))));
   REQUIRE(recorded.profile.judgement.lost_events == 0);
   if (asked.device == "cpu") return recorded;
   const auto result = nlohmann::json::parse(read_file(folder.file("runs/r/result.json")));
