@@ -45,7 +45,7 @@ std::string unknown_gpu(std::string_view name) {
   const Gpu& nearest = nearest_named(kGpus, name);
   const bool mistyped = name_distance(name, nearest.name) <= kMistypedEdits;
   return "GPU " + std::string(name) + ": not known; " +
-         (mistyped ? "did you mean " + std::string(nearest.name) + "? Known are "
+         (mistyped ? "did you mean " + std::string(nearest.name) + "? Known GPUs: "
                    : "give one of ") +
          names;
 }

@@ -38,7 +38,7 @@ void expect_writable(const std::string& path) {
   const fs::file_status file = fs::status(path, ignored);
   if (fs::is_directory(file)) refuse("is a folder", "give the name of a file");
   if (fs::exists(file) && !fs::is_regular_file(file)) {
-    refuse("is no regular file", "give another name");
+    refuse("is not a regular file", "give another name");
   }
   fs::path folder = fs::path(path).parent_path();
   if (folder.empty()) folder = ".";
@@ -47,7 +47,7 @@ void expect_writable(const std::string& path) {
   }
   const bool is_allowed = ::access(folder.c_str(), W_OK | X_OK) == 0 &&
                           (!fs::exists(file) || ::access(path.c_str(), W_OK) == 0);
-  if (!is_allowed) refuse("may not be written", "give a place that may");
+  if (!is_allowed) refuse("is not writable", "give another place");
 }
 
 void write_whole(const std::string& path, const std::function<void(const std::string&)>& write) {

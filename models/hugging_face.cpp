@@ -89,11 +89,11 @@ struct ExpectedValue {
 };
 
 constexpr std::array kExpected = {
-    ExpectedValue{"hidden_act", "\"silu\"", "\"silu\"", "only SwiGLU is to be had; give \"silu\""},
+    ExpectedValue{"hidden_act", "\"silu\"", "\"silu\"", "only SwiGLU is supported; give \"silu\""},
     ExpectedValue{"attention_bias", "false", "false",
-                  "projections of attention have no bias here; give a model without"},
+                  "attention projections have no bias here; give a model without one"},
     ExpectedValue{"mlp_bias", "false", "false",
-                  "linear layers have no bias here; give a model without"},
+                  "linear layers have no bias here; give a model without one"},
     ExpectedValue{"attention_dropout", "0.0", "0.0", "there is no dropout here; give 0.0"},
     ExpectedValue{"rms_norm_eps", "1e-05", "1e-06",
                   "norms add 1e-05 here; give that to plan, memory is the same"},
@@ -135,7 +135,7 @@ void expect_family(const Reader& reader) {
   const char* const expected = is_mistral(reader) ? "MistralForCausalLM" : "LlamaForCausalLM";
   if (*architectures != Json::array({expected})) {
     reader.refuse("architectures",
-                  fmt::format("only {} is to be had; give such a model", expected));
+                  fmt::format("only {} is supported; give such a model", expected));
   }
 }
 
@@ -171,7 +171,7 @@ void read_scaling(Reader& reader, const char* key, const Json& scaling, LlamaSiz
   if (type == "default") return;
   if (type != "llama3") {
     reader.refuse(key,
-                  fmt::format("rope_type \"{}\" is not to be had; give \"llama3\" or null", type));
+                  fmt::format("rope_type \"{}\" is not supported; give \"llama3\" or null", type));
   }
   const bool is_known =
       scaling.value("low_freq_factor", Json(1.0)) == 1.0 &&
@@ -237,13 +237,13 @@ void expect_the_rest(const Reader& reader, const Json& object, const LlamaSizes&
   if (const Json* const width = reader.find("head_dim");
       width != nullptr && (sizes.heads < 1 || *width != sizes.width / sizes.heads)) {
     reader.refuse("head_dim", fmt::format("heads are hidden_size / num_attention_heads = {} wide "
-                                          "here; give a model of which that is true",
+                                          "here; give a model where that holds",
                                           sizes.width / std::max<int64_t>(1, sizes.heads)));
   }
   const std::vector<std::string> known = hugging_face_keys();
   for (const auto& [key, value] : object.items()) {
     if (std::ranges::find(known, key) == known.end()) {
-      reader.refuse(key, "not a key of Llama's; leave it out, or give a model that is one");
+      reader.refuse(key, "not a key of a Llama; leave it out, or give a model that is a Llama");
     }
   }
 }

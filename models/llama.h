@@ -67,7 +67,7 @@ class LlamaUnits {
       case LlamaUnit::head:
         return head(input, p);
     }
-    unreachable("no unit of a Llama");
+    unreachable("not a unit of a Llama");
   }
 
  private:

@@ -49,7 +49,7 @@ struct MlpUnits {
       case MlpUnit::output:
         return dense(input, p);
     }
-    unreachable("no unit of an MLP");
+    unreachable("not a unit of an MLP");
   }
 
  private:

@@ -69,7 +69,7 @@ void require_known_keys(const nlohmann::json& object) {
   for (const auto& [key, value] : object.items()) {
     if (std::find(known.begin(), known.end(), key) == known.end()) {
       throw std::invalid_argument(
-          fmt::format("unknown key \"{}\"; known are {}", key, fmt::join(known, ", ")));
+          fmt::format("unknown key \"{}\"; known keys: {}", key, fmt::join(known, ", ")));
     }
   }
 }

@@ -91,7 +91,7 @@ void set_seq(FamilySizes& sizes, const std::string& model, int64_t seq) {
     sizes.seq = seq;
   } else {
     throw std::invalid_argument(
-        fmt::format("--seq {}: the model '{}' takes no tokens; leave --seq away, or give a model "
+        fmt::format("--seq {}: the model '{}' takes no tokens; leave --seq out, or give a model "
                     "of the family {}",
                     seq, model, token_families()));
   }
@@ -167,8 +167,8 @@ ModelSpec find_spec(const std::string& name_or_file, int64_t seq) {
         if (seq != 0) set_seq(sizes, found.name, seq);
         if (found.most_seq != 0 && seq > found.most_seq) {
           throw std::invalid_argument(
-              shown(fmt::format("--seq {}: {} attends to a sliding window of {}, which is not to "
-                                "be had; give --seq {} or less",
+              shown(fmt::format("--seq {}: {} attends to a sliding window of {}, which is not "
+                                "supported; give --seq {} or less",
                                 seq, name_or_file, found.most_seq, found.most_seq)));
         }
         try {

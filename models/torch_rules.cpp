@@ -101,9 +101,9 @@ const TorchRules* find_torch_rules(std::string_view version) {
 
 const TorchRules& torch_rules(std::string_view version) {
   if (const TorchRules* const rules = find_torch_rules(version)) return *rules;
-  throw std::invalid_argument(fmt::format(
-      "PyTorch {}: its rules are not known; give one of {} to {}, or shardlens record the program",
-      shown(version), kRows.front().version, kRows.back().version));
+  throw std::invalid_argument(
+      fmt::format("PyTorch {}: its rules are not known; give {} to {}, or use shardlens record",
+                  shown(version), kRows.front().version, kRows.back().version));
 }
 
 const TorchRules& nearest_torch_rules(std::string_view version) {

@@ -55,7 +55,7 @@ struct TransformerUnits {
       case TransformerUnit::head:
         return head(input, p);
     }
-    unreachable("no unit of a transformer");
+    unreachable("not a unit of a transformer");
   }
 
  private:

@@ -63,7 +63,7 @@ class VitUnits {
       case VitUnit::head:
         return head(input, p);
     }
-    unreachable("no unit of a vision transformer");
+    unreachable("not a unit of a vision transformer");
   }
 
  private:

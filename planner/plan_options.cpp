@@ -31,36 +31,37 @@ constexpr std::array kFlags = {
              "a run recorded on such a GPU, for the memory outside LibTorch's allocator",
              &PlanFlags::calibration},
     PlanFlag{"engine", "shardlens|pytorch-fsdp2",
-             "whose program: ours, or a Python one that calls fully_shard()", &PlanFlags::engine},
+             "the program: Shardlens's own, or a Python one that calls fully_shard()",
+             &PlanFlags::engine},
     PlanFlag{"pytorch", "WORD,...",
-             "how that one is written: fused or single (else foreach) for Adam, own-groups "
-             "(embedding and head apart from the root), zero-grad=before|keep, logits=fp32 (the "
-             "model's forward casts them), keep-logits (the loop names them), loss=own (in their "
-             "dtype), attention=repeat-kv and norm=fp32 (a Llama's, by hand), forward-prefetch=N, "
-             "backward-prefetch=N",
+             "how the Python program is written: fused or single (else foreach) for Adam, "
+             "own-groups (embedding and head apart from the root), zero-grad=before|keep, "
+             "logits=fp32 (the model's forward casts them), keep-logits (the loop keeps them), "
+             "loss=own (in their dtype), attention=repeat-kv and norm=fp32 (a Llama's, by hand), "
+             "forward-prefetch=N, backward-prefetch=N",
              &PlanFlags::pytorch},
     PlanFlag{
         "torch", "VERSION",
-        "PyTorch's, such as 2.13; default: this build's, and for --engine pytorch-fsdp2 that of "
-        "the python on PATH",
+        "PyTorch's version, such as 2.13; default: this build's, and for --engine pytorch-fsdp2 "
+        "that of the python on PATH",
         &PlanFlags::torch},
-    PlanFlag{"explain", "", "what would take less memory; always shown where it does not fit",
+    PlanFlag{"explain", "", "what would take less memory; always shown if the run does not fit",
              &PlanFlags::explain},
     PlanFlag{
         "solve", "batch|world|layers|gpu",
         "the largest batch or number of layers, the fewest ranks or the smallest GPU that fits",
         &PlanFlags::solve},
-    PlanFlag{"search", "", "try strategies: those of the least memory and the shortest step",
+    PlanFlag{"search", "", "try strategies: show those of least memory and shortest step",
              &PlanFlags::search},
-    PlanFlag{"budget", "SIZE", "of --search, e.g. 80GiB; default: the GPU's memory",
+    PlanFlag{"budget", "SIZE", "memory for --search, e.g. 80GiB; default: the GPU's memory",
              &PlanFlags::budget},
-    PlanFlag{"config-out", "DIR", "of --search: a config.json for train of each that it shows",
+    PlanFlag{"config-out", "DIR", "with --search: write a config.json for each strategy shown",
              &PlanFlags::config_out},
-    PlanFlag{"timeline", "FILE.slp", "the predicted timeline, for profile and view",
+    PlanFlag{"timeline", "FILE.slp", "write the predicted timeline, for profile and view",
              &PlanFlags::timeline},
     PlanFlag{"text", "", "print the schedule of a step", &PlanFlags::text},
     PlanFlag{"shards", "", "print who holds which range of every parameter", &PlanFlags::shards},
-    PlanFlag{"json", "", "for programs", &PlanFlags::json},
+    PlanFlag{"json", "", "print JSON, for programs", &PlanFlags::json},
 };
 
 void check_engine(const PlanFlags& flags) {
@@ -70,12 +71,12 @@ void check_engine(const PlanFlags& flags) {
         fmt::format("--engine {}: not known; give shardlens or pytorch-fsdp2", flags.engine));
   }
   if (is_ours && !flags.pytorch.empty()) {
-    throw std::invalid_argument("--pytorch: of --engine pytorch-fsdp2 alone; give that too");
+    throw std::invalid_argument("--pytorch: only applies to --engine pytorch-fsdp2; give that too");
   }
   if (!is_ours && (flags.search || flags.text || flags.shards)) {
     throw std::invalid_argument(
-        "--engine pytorch-fsdp2: --search, --text and --shards are of our own schedule; leave one "
-        "out");
+        "--engine pytorch-fsdp2: --search, --text and --shards only apply to Shardlens's own "
+        "schedule; leave one out");
   }
 }
 
@@ -83,15 +84,15 @@ void require_consistent(const PlanFlags& flags) {
   check_engine(flags);
   const int answers = flags.text + flags.shards + flags.search + !flags.solve.empty();
   if (answers > 1) {
-    throw std::invalid_argument("--text, --shards, --search, --solve: give one of them");
+    throw std::invalid_argument("--text, --shards, --search, --solve: give only one of them");
   }
   const bool is_of_search = !flags.budget.empty() || !flags.config_out.empty();
   if (is_of_search && !flags.search) {
-    throw std::invalid_argument("--budget and --config-out: only of a search; give --search too");
+    throw std::invalid_argument("--budget and --config-out: need a search; give --search too");
   }
   if (!flags.timeline.empty() && answers > 0) {
     throw std::invalid_argument(
-        "--timeline: of one plan; leave out --text, --shards, --search and --solve");
+        "--timeline: only applies to one plan; leave out --text, --shards, --search and --solve");
   }
 }
 
@@ -133,12 +134,12 @@ PlanArguments parse_plan_arguments(const std::vector<std::string>& arguments) {
 }
 
 std::string plan_help() {
-  std::string text = help_text("plan") + "\nflags of plan alone:\n";
+  std::string text = help_text("plan") + "\nflags of plan only:\n";
   for (const PlanFlag& flag : kFlags) {
     text += fmt::format("  {:<42} {}\n", fmt::format("--{} {}", flag.name, flag.value), flag.help);
   }
   return text +
-         "\nexit codes: 0 fits, 4 only with allocator retries, 3 does not fit, 2 wrong usage, "
+         "\nexit codes: 0 fits, 4 fits only with allocator retries, 3 does not fit, 2 wrong usage, "
          "1 failed\n";
 }
 

@@ -325,7 +325,7 @@ std::string search_json(const SearchResult& result) {
 
 std::string search_text(const SearchResult& result) {
   std::string text =
-      fmt::format("{} of {} strategies are worth a choice in {}\n\n", result.front.size(),
+      fmt::format("{} of {} strategies are worth considering within {}\n\n", result.front.size(),
                   result.candidates.size(), bytes_text(result.budget_bytes));
   if (!result.front.empty()) text += fmt::format("  {:>12}  {:>9}  flags\n", "memory", "step time");
   for (size_t i = 0; i < result.front.size(); ++i) {

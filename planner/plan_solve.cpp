@@ -167,7 +167,7 @@ Plan solve(const std::string& what, const Config& config, const PlanOptions& opt
   const auto is = [&](const char* word) { return what == word; };
   if (!is("batch") && !is("world") && !is("layers")) {
     throw std::invalid_argument(
-        fmt::format("--solve {}: not one of its words; give batch, world, layers or gpu", what));
+        fmt::format("--solve {}: not a valid value; give batch, world, layers or gpu", what));
   }
   Trial base{spec_of(config), config, target_of(config, options)};
   base.target.data = find_data(base.spec, config);

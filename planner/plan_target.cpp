@@ -21,7 +21,7 @@ const Gpu& gpu_here() {
   const auto name = gpu_of_machine();
   if (name) return find_gpu(*name);
   throw std::invalid_argument(
-      "no GPU that is known on this machine; name one to plan for: --gpu h200, or --device cpu");
+      "this machine has no known GPU; name one to plan for: --gpu h200, or --device cpu");
 }
 
 PlanTarget gpu_target(const Gpu& gpu, bool is_null, std::optional<int64_t> capacity_bytes) {

@@ -47,7 +47,7 @@ std::string doubt_text(const Plan& plan) {
   const auto text_of = [](const ProgramVariant& written) {
     return fmt::format("{} ({})", bytes_text(written.device_bytes), written.words);
   };
-  return fmt::format("  {}written otherwise it takes {} to {}{}\n",
+  return fmt::format("  {}written differently it takes {} to {}{}\n",
                      plan.is_doubtful ? "in doubt: " : "", text_of(*plan.least_written),
                      text_of(*plan.most_written),
                      plan.is_doubtful ? "; `shardlens record` is exact about yours" : "");
@@ -55,7 +55,7 @@ std::string doubt_text(const Plan& plan) {
 
 std::string program_text(const Plan& plan) {
   if (plan.program.empty()) return {};
-  std::string text = "\nthe Python program that this stands for (--pytorch, docs/strategies.md)\n";
+  std::string text = "\nthe Python program that the plan assumes (--pytorch, docs/strategies.md)\n";
   for (const auto& [what, how] : plan.program) text += fmt::format("  {:<12}  {}\n", what, how);
   return text;
 }
@@ -168,12 +168,12 @@ std::string plan_text(const Plan& plan) {
   text += fmt::format("  least memory: {} without retries, {} with\n",
                       bytes_text(plan.least_fast_bytes), bytes_text(plan.least_any_bytes));
   if (plan.pinned_bytes + plan.host_bytes > 0) {
-    text += fmt::format("  of the host: {} pinned, {} other\n", bytes_text(plan.pinned_bytes),
+    text += fmt::format("  host memory: {} pinned, {} other\n", bytes_text(plan.pinned_bytes),
                         bytes_text(plan.host_bytes));
   }
   text += fmt::format("\nat the peak: {}\n", place_of(plan.at_peak.moment));
   text += categories_text(plan.at_peak);
-  text += "\nthe largest then\n" + largest_text(plan.at_peak);
+  text += "\nlargest tensors at the peak\n" + largest_text(plan.at_peak);
   return text + program_text(plan) + what_ifs_text(plan);
 }
 

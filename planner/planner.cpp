@@ -236,7 +236,7 @@ PlanTarget target_of(const Config& config, const PlanOptions& options) {
   target.torch = options.torch;
   target.pytorch = options.pytorch;
   if (target.pytorch && target.gpu == nullptr) {
-    throw std::invalid_argument("--engine pytorch-fsdp2: of a GPU; give --gpu h200 or another");
+    throw std::invalid_argument("--engine pytorch-fsdp2 needs a GPU; give --gpu h200 or another");
   }
   return target;
 }

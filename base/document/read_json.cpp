@@ -42,7 +42,7 @@ class DocumentBuilder : public nlohmann::json_sax<nlohmann::json> {
   bool end_object() override { return close(); }
   bool end_array() override { return close(); }
   bool parse_error(size_t byte, const std::string&, const nlohmann::detail::exception&) override {
-    throw std::invalid_argument(fmt::format("byte {}: no JSON", byte));
+    throw std::invalid_argument(fmt::format("byte {}: not JSON", byte));
   }
 
  private:

@@ -50,7 +50,7 @@ class PickleReader {
   Document read() {
     if (take_byte() != kProto) fail("no pickle of protocol 2 to 5 begins here");
     const unsigned char protocol = take_byte();
-    if (protocol < 2 || protocol > 5) fail(fmt::format("protocol {} is none of 2 to 5", protocol));
+    if (protocol < 2 || protocol > 5) fail(fmt::format("protocol {} is outside 2 to 5", protocol));
     do {
       opcode_at_ = at_;
     } while (execute(take_byte()));
@@ -158,7 +158,7 @@ class PickleReader {
   }
   bool extend(Document::Type type, const std::vector<Index>& items) {
     const Index container = top();
-    if (document_.type(container) != type) fail("what is to be extended is no list or map");
+    if (document_.type(container) != type) fail("only a list or a map can be extended");
     if (type == Document::Type::map && items.size() % 2 != 0) fail("a key has no value");
     auto& all = document_.items(container);
     all.insert(all.end(), items.begin(), items.end());
@@ -172,7 +172,7 @@ class PickleReader {
     if (std::ranges::find(globals_, global) == globals_.end()) {
       fail(fmt::format("{} of {:.60}.{:.60} is refused: {}", opcode, module, name,
                        globals_.empty() ? "a snapshot holds plain data only"
-                                        : "it is none of the classes that are read here"));
+                                        : "it is not one of the classes that are read here"));
     }
     return push(document_.add_global(std::move(global)));
   }
@@ -193,10 +193,10 @@ class PickleReader {
   /// Calls a class or a function with arguments, which makes an object of data.
   bool call() {
     const std::vector<Index> called = pop_last(2);
-    if (document_.type(called[0]) != Document::Type::global) fail("what is called is no class");
-    if (document_.type(called[1]) != Document::Type::list) fail("arguments are no tuple");
+    if (document_.type(called[0]) != Document::Type::global) fail("only a class can be called");
+    if (document_.type(called[1]) != Document::Type::list) fail("the arguments are not a tuple");
     if (document_.text(called[0]) != kOrderedMap) return push_object(called[0], called[1]);
-    if (!document_.items(called[1]).empty()) fail("an OrderedDict is made of something");
+    if (!document_.items(called[1]).empty()) fail("an OrderedDict is made with arguments");
     return push(document_.add_map());
   }
   /// Gives an object its state. Attributes of a map are not kept.
@@ -204,7 +204,7 @@ class PickleReader {
     const Index state = pop();
     const Index object = top();
     if (document_.type(object) == Document::Type::map) return true;
-    if (document_.type(object) != Document::Type::object) fail("a state is given to no object");
+    if (document_.type(object) != Document::Type::object) fail("only an object can have a state");
     document_.items(object).push_back(state);
     return true;
   }
@@ -233,7 +233,7 @@ class PickleReader {
 
   [[noreturn]] void refuse(unsigned char opcode) {
     const auto known = std::ranges::find(kRefused, opcode, &RefusedOpcode::code);
-    if (known == kRefused.end()) fail(fmt::format("{:#04x} is no known opcode", opcode));
+    if (known == kRefused.end()) fail(fmt::format("{:#04x} is not a known opcode", opcode));
     std::string name = known->name;
     if (opcode == 'i') {
       const std::string_view module = take_line();

@@ -88,7 +88,7 @@ double parse_percent(std::string_view flag, std::string_view text) {
   const auto [stop, error] = std::from_chars(number.data(), end, percent);
   if (error != std::errc{} || stop != end || !(percent >= 0) || std::isinf(percent)) {
     throw std::invalid_argument(
-        fmt::format("{} {}: not a share; give percent, such as 2%", flag, text));
+        fmt::format("{} {}: not a percentage; give one such as 2%", flag, text));
   }
   return percent;
 }

@@ -101,8 +101,8 @@ fs::path find_torch(const std::string& version) {
   if (!fs::exists(torch / "lib/libc10_cuda.so") ||
       !fs::exists(cuda_runtime_of(torch) / "libcudart.so." SHARDLENS_CUDA_MAJOR)) {
     throw std::invalid_argument(fmt::format(
-        "PyTorch {} of {} is without CUDA {}, which also runs on the CPU; install the one that pip "
-        "install torch=={} brings, with what it depends on",
+        "PyTorch {} of {} lacks CUDA {}; install the build that pip install torch=={} brings, with "
+        "its dependencies (it also runs on the CPU)",
         found, torch.string(), SHARDLENS_CUDA_MAJOR, version));
   }
   return torch;

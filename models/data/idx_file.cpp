@@ -87,7 +87,7 @@ class GzipSource : public ByteSource {
         refuse(path_, "is damaged (bytes follow the gzip stream)");
       }
     } else if (status != Z_OK && status != Z_BUF_ERROR) {
-      const std::string reason = stream_.msg != nullptr ? stream_.msg : "no gzip stream";
+      const std::string reason = stream_.msg != nullptr ? stream_.msg : "not a gzip stream";
       refuse(path_, "is damaged (" + reason + ")");
     }
   }

@@ -71,7 +71,7 @@ std::vector<ImageFile> files_by_class(const fs::path& folder,
   for (const fs::path& path : folders_in(folder)) {
     const auto found = std::lower_bound(classes.begin(), classes.end(), path.filename().string());
     if (found == classes.end() || *found != path.filename()) {
-      refuse_images(path, "is a class that the training images have not");
+      refuse_images(path, "is a class without training images");
     }
     for (const fs::path& image : images_below(path)) {
       files.push_back({image.string(), found - classes.begin()});

@@ -47,7 +47,7 @@ void watch_scans(j_common_ptr info) {
   const int64_t pixels = int64_t{file->image_width} * file->image_height;
   if (file->input_scan_number * pixels <= kMostDrawnPixels) return;
   auto* const exit = reinterpret_cast<FaultExit*>(info->err);
-  std::snprintf(exit->reason.data(), exit->reason.size(), "it is drawn in more than %d scans",
+  std::snprintf(exit->reason.data(), exit->reason.size(), "it has more than %d scans",
                 file->input_scan_number - 1);
   std::longjmp(exit->out, 1);
 }
@@ -134,7 +134,7 @@ DecodedImage decode_jpeg(std::string_view bytes) {
   Decoder decoder;
   read_header(decoder, bytes);
   const jpeg_decompress_struct& file = decoder.file();
-  if (file.arith_code) throw std::invalid_argument("it is in arithmetic coding");
+  if (file.arith_code) throw std::invalid_argument("it uses arithmetic coding");
   check_image_size(file.image_width, file.image_height, static_cast<int64_t>(bytes.size()),
                    kMostJpegPixelsAByte);
   DecodedImage image{file.image_height, file.image_width, {}};

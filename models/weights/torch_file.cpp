@@ -114,7 +114,7 @@ void require_small(std::span<const SafetensorsTensor> tensors) {
   constexpr size_t kMostTensors = 60000;  // entries are counted in 16 bits
   uint64_t bytes = 0;
   for (const SafetensorsTensor& tensor : tensors) {
-    check(tensor.dtype == "F32", [&] { return "torch file: " + tensor.name + " is no F32"; });
+    check(tensor.dtype == "F32", [&] { return "torch file: " + tensor.name + " is not F32"; });
     bytes += tensor.data.size() + 4 * (tensor.name.size() + 2 * kTensorAlignmentBytes);
   }
   check(bytes <= kMostTorchFileBytes && tensors.size() <= kMostTensors,

@@ -40,7 +40,7 @@ WeightFiles::WeightFiles(const ModelSpec& spec, const std::string& path)
 void WeightFiles::refuse(const std::string& why) const {
   throw std::invalid_argument(
       fmt::format("--init {}: {}; give a safetensors file of {}'s state dict, or a checkpoint's "
-                  "folder (shardlens checkpoint import makes one of PyTorch's files)",
+                  "folder (shardlens checkpoint import makes one from PyTorch's files)",
                   path_, shown(why), spec_.name));
 }
 
@@ -60,7 +60,7 @@ void WeightFiles::index() {
   for (const SafetensorsFile& file : files_) {
     for (const SafetensorsTensor& tensor : file.tensors()) {
       if (!known.contains(tensor.name)) {
-        refuse(fmt::format("has a tensor {} that is no parameter", tensor.name));
+        refuse(fmt::format("has a tensor {} that is not a parameter", tensor.name));
       }
       // Two tensors of one name are refused: the order of files in a folder would decide which
       // counts.

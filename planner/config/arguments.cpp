@@ -129,8 +129,8 @@ std::string help_text(std::string_view command) {
                         shown.empty() ? "" : fmt::format(" (default {})", shown));
   }
   text += fmt::format("  {:<42} {}\n", "--config FILE",
-                      "flags from a file, as a run keeps them, or as DeepSpeed (JSON), accelerate "
-                      "(YAML) or torchtitan (TOML) has them");
+                      "flags from a file: a run's config.json, or one of DeepSpeed (JSON), "
+                      "accelerate (YAML) or torchtitan (TOML)");
   return text;
 }
 

@@ -23,7 +23,7 @@ Checkpointing checkpointing_of(const Config& config) {
   const bool is_word = every == "auto" || every == "epoch" || every == "none";
   if (!is_word && steps == 0) {
     throw std::invalid_argument(fmt::format(
-        "--checkpoint-every {}: not one of its words; give auto, epoch, none or a number of steps",
+        "--checkpoint-every {}: not a valid value; give auto, epoch, none or a number of steps",
         every));
   }
   const char* const reason = reason_for_no_checkpoint(config);

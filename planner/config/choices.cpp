@@ -47,7 +47,7 @@ ReshardChoice reshard_named(std::string_view word) {
     return {.mode = Reshard::partly, .kept = small_count("reshard-after-forward", kept)};
   }
   throw std::invalid_argument(
-      fmt::format("--reshard-after-forward {}: not one of its words; give auto, true, false or a "
+      fmt::format("--reshard-after-forward {}: not a valid value; give auto, true, false or a "
                   "number of ranks",
                   shown(word)));
 }
@@ -64,7 +64,7 @@ Recompute recompute_named(std::string_view word) {
   const int64_t every = word.starts_with(kEvery) ? count_named(word.substr(kEvery.size())) : 0;
   if (every > 0) return {.every = small_count("recompute", every)};
   throw std::invalid_argument(
-      fmt::format("--recompute {}: not one of its words; give none, full or every:K", shown(word)));
+      fmt::format("--recompute {}: not a valid value; give none, full or every:K", shown(word)));
 }
 
 }  // namespace shardlens::planner

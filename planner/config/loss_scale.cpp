@@ -27,7 +27,7 @@ LossScale loss_scale_of(const Config& config) {
     return {LossScale::Kind::constant, value};
   }
   throw std::invalid_argument(
-      fmt::format("--loss-scale {}: not one of its words; give auto, none or a number above 0",
+      fmt::format("--loss-scale {}: not a valid value; give auto, none or a number above 0",
                   config.loss_scale));
 }
 

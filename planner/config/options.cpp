@@ -20,24 +20,23 @@ namespace {
 
 const Option kOptions[] = {
     {"model", "NAME|FILE.json",
-     "a preset (vit-tutorial, ...), a family with its sizes, or the config.json of a Llama or "
-     "Mistral "
-     "of Hugging Face",
+     "a preset (vit-tutorial, ...), a JSON file of a family and its sizes, or the config.json of a "
+     "Llama or Mistral from Hugging Face",
      &Config::model},
     {"data", "auto|fashion-mnist|synthetic|DIR",
      "the packaged set, one random batch, or a folder of IDX files or of images by class; auto: "
      "fashion-mnist where the model takes its images, else synthetic",
      &Config::data},
     {"init", "FILE.safetensors", "start weights; default: drawn from --seed", &Config::init},
-    {"seq", "T", "tokens a sample, of a model that takes tokens; 0: the model's own", &Config::seq},
+    {"seq", "T", "tokens a sample, if the model takes tokens; 0: the model's own", &Config::seq},
     {"batch", "B", "samples a rank and step", &Config::batch, 1},
     {"epochs", "N", "passes over the training data", &Config::epochs, 1},
     {"steps", "N", "stop after N steps; 0: as many as the epochs have", &Config::steps},
     {"lr", "X", "learning rate", &Config::lr, 0, true},
-    {"seed", "N", "of start weights and sample order", &Config::seed},
-    {"optimizer", "adam|adamw|sgd", "what applies the gradients", &Config::optimizer},
-    {"momentum", "X", "of sgd", &Config::momentum},
-    {"weight-decay", "X", "of adam and sgd as an L2 term, of adamw decoupled",
+    {"seed", "N", "seeds the start weights and the sample order", &Config::seed},
+    {"optimizer", "adam|adamw|sgd", "which optimizer applies the gradients", &Config::optimizer},
+    {"momentum", "X", "momentum of sgd", &Config::momentum},
+    {"weight-decay", "X", "an L2 term for adam and sgd, decoupled for adamw",
      &Config::weight_decay},
     {"clip-norm", "X", "scale gradients down to this global norm; 0: no clipping",
      &Config::clip_norm},
@@ -46,31 +45,31 @@ const Option kOptions[] = {
     {"strategy", "single|ddp|fsdp|hsdp",
      "how the state is laid out over ranks; FSDP1's names (FULL_SHARD, ...) are taken too",
      &Config::strategy},
-    {"replicas", "R", "of hsdp: copies of the state, each shared by W / R neighbours",
+    {"replicas", "R", "for hsdp: copies of the state, each shared by W / R neighbours",
      &Config::replicas, 1},
     {"reshard-after-forward", "auto|true|false|K",
      "free gathered weights between forward and backward; auto: all but the head's; K: keep a copy "
-     "between K neighbours",
+     "spread over K neighbours",
      &Config::reshard_after_forward},
-    {"param-dtype", "fp32|bf16|fp16", "what parameters are gathered and computed with",
+    {"param-dtype", "fp32|bf16|fp16", "dtype in which parameters are gathered and computed with",
      &Config::param_dtype},
-    {"reduce-dtype", "fp32|bf16|fp16", "what gradients are reduced in", &Config::reduce_dtype},
-    {"output-dtype", "auto|fp32|bf16|fp16", "what the model's outputs are cast to",
+    {"reduce-dtype", "fp32|bf16|fp16", "dtype in which gradients are reduced",
+     &Config::reduce_dtype},
+    {"output-dtype", "auto|fp32|bf16|fp16", "dtype to which the model's outputs are cast",
      &Config::output_dtype},
     {"cast-inputs", "true|false",
-     "cast what units take to the dtype of their parameters; false: a model of your own does",
+     "cast the inputs of units to the dtype of their parameters; false: your own model does",
      &Config::cast_inputs},
     {"offload", "none|params|optimizer|all",
-     "what the host keeps: the fp32 masters; masters and moments, and it steps them; or all but "
-     "what "
-     "is in use",
+     "what the host keeps: the fp32 masters; masters and moments, which it also steps; or all that "
+     "is not in use",
      &Config::offload},
     {"forward-prefetch", "N", "gathers that may run ahead of the compute in forward",
      &Config::forward_prefetch},
     {"backward-prefetch", "N", "... and in backward", &Config::backward_prefetch},
     {"wrap", "block|root|size:N|module:REGEX",
-     "what is gathered together: a block, everything, runs of N elements or more, or what stands "
-     "in a module of such a name",
+     "what is gathered together: a block, everything, runs of N elements or more, or a module "
+     "whose name matches",
      &Config::wrap},
     {"ignore", "[module:]REGEX", "parameters that every rank keeps whole", &Config::ignore},
     {"freeze", "[module:]REGEX", "parameters that are not trained", &Config::freeze},
@@ -80,59 +79,59 @@ const Option kOptions[] = {
     {"sync", "every|last", "reduce each microbatch's gradients, or their sum after the last",
      &Config::sync},
     {"recompute", "none|full|every:K",
-     "blocks that keep their input alone and compute again for backward: none, all, or each K-th",
+     "blocks that keep only their input and compute again for backward: none, all, or every K-th",
      &Config::recompute},
-    {"attention", "auto|flash|efficient|math", "which of LibTorch's kernels; auto: it chooses",
+    {"attention", "auto|flash|efficient|math", "which of LibTorch's kernels; auto: any",
      &Config::attention},
     {"communicator", "auto|local|gloo|nccl", "auto: nccl on GPUs, shared memory between CPU ranks",
      &Config::communicator},
     {"communicators", "1|2", "nccl: 2 keep gathers from queueing behind reductions",
      &Config::communicators},
     {"device", "auto|cpu|cuda|null:GPU",
-     "where the ranks compute; null: LibTorch's CUDA code with no GPU, for its memory; auto: cuda "
-     "where there is a GPU, else cpu",
+     "where the ranks compute; null: LibTorch's CUDA code without a GPU, to see its memory; auto: "
+     "cuda where there is a GPU, else cpu",
      &Config::device},
     {"capacity", "SIZE", "memory of the null device, e.g. 40GiB; default: that of its GPU",
      &Config::capacity},
     {"workers", "N", "ranks to start and watch on this host", &Config::workers, 1},
     {"world", "W", "ranks in all, for --solo-rank; 0: as many as --workers", &Config::world},
-    {"solo-rank", "R", "run rank R of --world alone, its collectives do nothing; -1: no",
+    {"solo-rank", "R", "run only rank R of --world; its collectives do nothing; -1: no",
      &Config::solo_rank, -1},
     {"threads", "N", "threads a rank computes with", &Config::threads, 1},
     {"timeout", "S", "seconds that a rank waits for the others", &Config::timeout_s, 0, true},
     {"max-failures", "N",
-     "start the ranks again, from the newest checkpoint, after so many failures; -1: after any "
+     "start the ranks again, from the newest checkpoint, after up to N failures; -1: after any "
      "number",
      &Config::max_failures, -1},
     {"give-up-after", "N",
      "... but not after N failures of one kind in a row, of one rank at one step, with no newer "
-     "checkpoint between",
+     "checkpoint in between",
      &Config::give_up_after, 1},
-    {"grace", "S", "seconds that SIGTERM or SIGUSR1 leave the run to save a checkpoint and end",
+    {"grace", "S", "seconds for a run to save a checkpoint and end after SIGTERM or SIGUSR1",
      &Config::grace_s, 0, true},
     {"storage", "DIR", "where runs are kept", &Config::storage},
     {"name", "RUN", "the run's folder in the storage; default: model, strategy and time",
      &Config::name},
     {"fresh", "", "start over a run of that name", &Config::fresh},
-    {"anyway", "", "start though there is too little memory by the plan", &Config::anyway},
+    {"anyway", "", "start even if the plan says that it does not fit", &Config::anyway},
     {"checkpoint-every", "auto|epoch|none|STEPS",
-     "when to keep what a run goes on from, in RUN/checkpoints, and at its end RUN/model; auto: "
-     "epoch, or none where nothing real is learned (synthetic data, a null device, a solo rank)",
+     "when to save a checkpoint in RUN/checkpoints, and at the end RUN/model; auto: epoch, or none "
+     "where nothing real is learned (synthetic data, a null device, a solo rank)",
      &Config::checkpoint_every},
     {"checkpoint-async", "on|off", "write checkpoints while training goes on",
      &Config::checkpoint_async},
-    {"keep", "N", "checkpoints to keep, the latest always among them; 0: all", &Config::keep},
+    {"keep", "N", "checkpoints to keep, always with the latest; 0: all", &Config::keep},
     {"keep-by", "newest|accuracy|loss",
-     "which to keep beside the latest: the newest, or those of the best test accuracy or train "
+     "which to keep besides the latest: the newest, or those of the best test accuracy or train "
      "loss",
      &Config::keep_by},
     {"profile", "off|on|FIRST:LAST",
-     "record where every byte goes, one file a rank in RUN/profiles; FIRST:LAST: in these steps, "
-     "counted from 1",
+     "record where every byte goes, one file a rank in RUN/profiles; FIRST:LAST: only in these "
+     "steps, counted from 1",
      &Config::profile},
     {"profile-dir", "DIR",
-     "record into this folder of each host, such as a disk of its own, and collect the files in "
-     "RUN/profiles when the ranks have ended, however they did",
+     "record into this folder on each host, such as a local disk, and collect the files in "
+     "RUN/profiles when the ranks have ended, even if they failed",
      &Config::profile_dir},
     {"log-every", "N", "steps between two lines of metrics.jsonl", &Config::log_every, 1},
 };
@@ -164,7 +163,7 @@ Number parse_number(const Option& option, std::string_view text) {
 template <ClosedChoice Choice>
 void set_value(const Option& option, std::string_view text, Choice& value) {
   const auto choice = choice_named<Choice>(text);
-  if (!choice) refuse(option, text, "not one of its words");
+  if (!choice) refuse(option, text, "not a valid value");
   value = *choice;
 }
 

@@ -30,7 +30,7 @@ Recording recording_of(const Config& config) {
   const std::string_view text = config.profile;
   if (text == "off" || text == "on") return {.wanted = text == "on", .steps = {}};
   const size_t colon = text.find(':');
-  if (colon == std::string_view::npos) refuse_steps(config, "not one of its words");
+  if (colon == std::string_view::npos) refuse_steps(config, "not a valid value");
   const StepRange steps{.first = step_number(config, text.substr(0, colon)),
                         .last = step_number(config, text.substr(colon + 1))};
   if (steps.last < steps.first) refuse_steps(config, "the last step comes before the first");

@@ -48,8 +48,8 @@ void check_solo_rank(const Config& config, const Device& device) {
   if (config.solo_rank < 0) {
     if (config.world == 0 || config.world == config.workers) return;
     throw std::invalid_argument(
-        fmt::format("--world {}: only {} of its ranks would run; give --solo-rank R for one of "
-                    "them alone, or --workers {}",
+        fmt::format("--world {}: only {} of its ranks would run; give --solo-rank R for only "
+                    "one of them, or --workers {}",
                     config.world, config.workers, config.world));
   }
   if (device.kind == DeviceKind::cuda) {
@@ -94,7 +94,7 @@ void check_rank_options(const Config& config) {
   }
   if (config.strategy == StrategyKind::hsdp && world_size_of(config) % config.replicas != 0) {
     throw std::invalid_argument(
-        fmt::format("--replicas {}: {} ranks do not divide into so many copies; give a divisor",
+        fmt::format("--replicas {}: {} ranks do not divide into that many copies; give a divisor",
                     config.replicas, world_size_of(config)));
   }
   if (config.strategy != StrategyKind::hsdp && config.replicas != 1) {

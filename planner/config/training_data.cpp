@@ -55,7 +55,7 @@ void check_channels(const ImageShape& image, const Config& config) {
   if (image.channels == 1 || image.channels == 3) return;
   throw std::invalid_argument(
       fmt::format("--model {}: takes {} channels, but image files have 1 or 3; give a model file "
-                  "with such, or --data synthetic",
+                  "with 1 or 3, or --data synthetic",
                   config.model, image.channels));
 }
 

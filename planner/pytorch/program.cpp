@@ -93,7 +93,7 @@ std::string attention_of(const PytorchVariant& writing) {
 std::string logits_of(const PytorchVariant& writing) {
   const std::string cast =
       writing.fp32_logits ? "cast to fp32 by the model's forward" : "as the head computes them";
-  return cast + (writing.keeps_logits ? ", named by the loop until the next forward's take it"
+  return cast + (writing.keeps_logits ? ", kept by the loop until the next forward"
                                       : ", freed after the loss");
 }
 
@@ -111,7 +111,7 @@ std::string optimizer_text(const Config& config, PytorchLoop loop) {
 }
 
 std::string zero_grad_text(PytorchZeroGrad order) {
-  if (order == PytorchZeroGrad::after) return "behind the optimizer's step";
+  if (order == PytorchZeroGrad::after) return "after the optimizer's step";
   return order == PytorchZeroGrad::before ? "before the forward" : "with set_to_none=False";
 }
 

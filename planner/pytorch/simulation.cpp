@@ -43,8 +43,8 @@ void require_plannable(const Config& config, const Strategy& strategy) {
   refuse(strategy.wrap.kind != WrapKind::block, "--wrap", "use --wrap block");
   refuse(!config.freeze.empty() || !config.ignore.empty() || !config.keep_fp32.empty(),
          "--freeze, --ignore and --keep-fp32", "leave them out");
-  refuse(strategy.offload != Offload::none && strategy.offload != Offload::all,
-         "an offload of parts", "use --offload all or none");
+  refuse(strategy.offload != Offload::none && strategy.offload != Offload::all, "a partial offload",
+         "use --offload all or none");
 }
 
 Fsdp2Options fsdp2_options(const Strategy& strategy, const PytorchOptions& options) {
@@ -81,7 +81,7 @@ PytorchSimulation::PytorchSimulation(const models::ModelSpec& spec, const Config
   require_plannable(config, strategy_of(config));
   const bool is_llama = spec.is<models::LlamaSizes>();
   refuse(options.writing.is_of_llama() && !is_llama,
-         fmt::format("'{}' with --pytorch attention= or norm=", spec.name), "they are of Llamas");
+         fmt::format("'{}' with --pytorch attention= or norm=", spec.name), "use them for Llamas");
 }
 
 /// Models Module.to_empty(device="cuda") of distributed tensors, where a fake tensor looks for the

@@ -25,7 +25,7 @@ NamePattern::NamePattern(const std::string& option, const std::string& expressio
     : text_(shown(option + expression)), regex_(compiled(expression)) {
   if (regex_->ok()) return;
   throw std::invalid_argument(
-      fmt::format("{}: not a regular expression that is read here ({}; there is no lookahead and "
+      fmt::format("{}: not a regular expression that is supported ({}; there is no lookahead and "
                   "no backreference); give one for whole names, such as '.*\\.layers\\.\\d+'",
                   text_, shown(regex_->error())));
 }
@@ -43,9 +43,9 @@ void NamePattern::expect_matches(const models::ModelSpec& spec) const {
       spec.parameters.begin(), spec.parameters.end(),
       [&](const models::ParameterSpec& parameter) { return !match(parameter.name).empty(); });
   if (any) return;
-  throw std::invalid_argument(fmt::format(
-      "{}: no module or parameter of {} has such a whole name; its last parameter is {}", text_,
-      spec.name, spec.parameters.back().name));
+  throw std::invalid_argument(
+      fmt::format("{}: no module or parameter of {} has that whole name; its last parameter is {}",
+                  text_, spec.name, spec.parameters.back().name));
 }
 
 }  // namespace shardlens::planner

@@ -8,7 +8,7 @@
 namespace shardlens::planner {
 
 PinnedBlocks::Piece PinnedBlocks::take(int64_t bytes) {
-  check(bytes >= 0, "pinned memory of less than no bytes");
+  check(bytes >= 0, "pinned memory of a negative size");
   Piece piece;
   if (filled_bytes_ + bytes > block_bytes_) {
     // The new block is a power of two that holds the piece, and is as large as the rest can fill.

@@ -173,7 +173,7 @@ class Line {
       if (equals == std::string_view::npos) {
         words_.push_back(token);
       } else if (!fields_.emplace(token.substr(0, equals), token.substr(equals + 1)).second) {
-        fail("field {} stands twice", quoted(token.substr(0, equals)));
+        fail("field {} appears twice", quoted(token.substr(0, equals)));
       }
     }
     if (words_.empty()) fail("no keyword");
@@ -239,7 +239,7 @@ class Names {
   void add(const Line& line, std::string_view name) {
     if (name.empty()) line.fail("an empty name");
     const auto index = static_cast<int>(indices_.size());
-    if (!indices_.emplace(name, index).second) line.fail("{} stands twice", quoted(name));
+    if (!indices_.emplace(name, index).second) line.fail("{} appears twice", quoted(name));
   }
   int find(const Line& line, std::string_view name) const {
     const auto found = indices_.find(name);
@@ -447,7 +447,7 @@ std::vector<int> Parser::waits(Line& line) const {
   for (const std::string_view id : split(*text, ',')) {
     ids.push_back(line.number<int>(id));
     if (ids.back() < 0 || ids.back() >= next_id()) {
-      line.fail("it waits for {}, which is no earlier action", quoted(id));
+      line.fail("it waits for {}, which is not an earlier action", quoted(id));
     }
   }
   return ids;

@@ -85,7 +85,7 @@ void check_world_size(const Strategy& strategy) {
   if (strategy.kind == StrategyKind::hsdp &&
       (strategy.replicas < 1 || world_size % strategy.replicas != 0)) {
     throw std::invalid_argument(
-        fmt::format("--replicas {}: {} ranks do not divide into so many copies; give a divisor",
+        fmt::format("--replicas {}: {} ranks do not divide into that many copies; give a divisor",
                     strategy.replicas, world_size));
   }
   const int shards = strategy.shards();
@@ -208,7 +208,7 @@ int StepBuilder::add_slot(SlotKind kind, int64_t bytes, bool on_host) {
 
 Action StepBuilder::action_of_unit(ActionKind kind, int unit) const {
   Action action = action_of_group(kind, this->unit(unit).group);
-  check(action.group < static_cast<int>(schedule_.groups.size()), "a unit of a group that is none");
+  check(action.group < static_cast<int>(schedule_.groups.size()), "a unit of an unknown group");
   action.unit = unit;
   return action;
 }

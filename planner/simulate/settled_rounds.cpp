@@ -31,7 +31,7 @@ bool SettledRounds::is_steady() const {
 
 int64_t SettledRounds::leave_out(int64_t rounds, size_t period) {
   const int64_t retries = visits_.back().retries - visits_[visits_.size() - 1 - period].retries;
-  check(rounds >= 0 && retries >= 0, "rounds are left out that were none");
+  check(rounds >= 0 && retries >= 0, "a negative number of rounds or retries");
   retries_left_out_ += rounds * retries / static_cast<int64_t>(period);
   return rounds;
 }

@@ -182,7 +182,7 @@ MetaStepOps::Batch Simulation::load(const MetaStepOps::Batch& images, const meta
     case DataKind::own:
       break;
   }
-  unreachable("a program's own samples are known to it alone");
+  unreachable("only the program itself knows its own samples");
 }
 
 /// Reads images from files one after the other, as runtime/train/batches.cpp does. Files are not

@@ -157,7 +157,7 @@ StreamIndex CachingGpuMemory::change_stream(StreamIndex stream) {
 }
 
 int64_t HostMemory::allocate(int64_t bytes) {
-  check(bytes >= 0, "host memory of less than no bytes");
+  check(bytes >= 0, "host memory of a negative size");
   const uint64_t address = next_address_;
   next_address_ +=
       (static_cast<uint64_t>(bytes) + kAlignmentBytes) / kAlignmentBytes * kAlignmentBytes;

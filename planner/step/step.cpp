@@ -36,7 +36,7 @@ std::vector<ParameterPlace> places_of(const Schedule& schedule) {
     const auto& buckets = schedule.groups[group].buckets;
     for (int bucket = 0; bucket < static_cast<int>(buckets.size()); ++bucket) {
       for (const BucketEntry& entry : buckets[bucket].entries) {
-        check(entry.parameter >= 0, "a bucket holds what is no parameter");
+        check(entry.parameter >= 0, "a bucket holds something that is not a parameter");
         places.resize(std::max<size_t>(places.size(), entry.parameter + 1));
         places[entry.parameter] = {group, bucket, entry};
       }

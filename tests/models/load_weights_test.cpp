@@ -95,7 +95,7 @@ TEST_CASE("a file that does not fit the model is refused by name") {
   check_refused(write(folder, weights), "has no tensor heads.head.bias");
   weights["heads.head.bias"] = at::zeros({5});
   weights["extra"] = at::zeros({1});
-  check_refused(write(folder, weights), "extra that is no parameter");
+  check_refused(write(folder, weights), "extra that is not a parameter");
   weights.erase("extra");
   check_refused(write(folder, weights, "I32"), "is I32, not F32");
   const std::string whole = tests::read_file(write(folder, drawn(4)));

@@ -297,7 +297,7 @@ TEST_CASE("a plan of a Python program says whose it is", "[planner][plan][engine
   CHECK(habit({}, "model").starts_with("a Llama as torchtitan writes it"));
   CHECK(habit({}, "logits") == "as the head computes them, freed after the loss");
   CHECK(habit({"--pytorch", "logits=fp32,keep-logits"}, "logits") ==
-        "cast to fp32 by the model's forward, named by the loop until the next forward's take it");
+        "cast to fp32 by the model's forward, kept by the loop until the next forward");
   CHECK(habit({}, "loss") == "cross entropy in fp32");
   CHECK(habit({"--pytorch", "loss=own"}, "loss") == "cross entropy in the logits' dtype");
   CHECK(habit({"--pytorch", "norm=fp32"}, "norm") == "RMSNorm by hand, in fp32");
@@ -305,13 +305,13 @@ TEST_CASE("a plan of a Python program says whose it is", "[planner][plan][engine
         std::string::npos);
   CHECK(habit({}, "optimizer") == "Adam(foreach=True, the default)");
   CHECK(habit({"--optimizer", "adamw", "--pytorch", "fused"}, "optimizer") == "AdamW(fused=True)");
-  CHECK(habit({}, "zero_grad") == "behind the optimizer's step");
+  CHECK(habit({}, "zero_grad") == "after the optimizer's step");
   CHECK(habit({"--pytorch", "zero-grad=before"}, "zero_grad") == "before the forward");
   CHECK(habit({}, "clipping") == "none");
   CHECK(habit({"--clip-norm", "1"}, "clipping") == "clip_grad_norm_");
 
   const std::string text = command(joined(flags, {"--pytorch", "zero-grad=keep"})).out;
-  CHECK(text.find("the Python program that this stands for") != std::string::npos);
+  CHECK(text.find("the Python program that the plan assumes") != std::string::npos);
   CHECK(text.find("zero_grad     with set_to_none=False") != std::string::npos);
 
   const json ours = json_of({"--gpu", "h200"});
@@ -357,7 +357,7 @@ TEST_CASE("outputs that cannot be written are refused before the work", "[planne
   };
   refused({"--timeline", folder.file("none/plan.slp")}, "there is no folder");
   refused({"--timeline", folder.path()}, "is a folder");
-  refused({"--timeline", "/dev/full"}, "is no regular file");
+  refused({"--timeline", "/dev/full"}, "is not a regular file");
   refused({"--search", "--config-out", "/dev/null/out"}, "cannot be made");
   // A plan that cannot be made leaves no file, and an older one as it was.
   const std::string path = folder.file("plan.slp");

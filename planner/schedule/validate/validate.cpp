@@ -66,7 +66,7 @@ class TableRules {
       if (name.empty() || name.find_first_of(" =,\t\r\n") != std::string::npos) {
         fail(what + " name '" + name + "' does not fit the text form");
       }
-      if (!seen.insert(name).second) fail(what + " name " + name + " stands twice");
+      if (!seen.insert(name).second) fail(what + " name " + name + " appears twice");
     }
   }
 
@@ -95,7 +95,7 @@ class TableRules {
     std::set<std::string> seen;
     for (const Slot& slot : schedule_.slots) {
       if (slot.bytes < 1) fail("slot " + slot.name() + " is empty");
-      if (!seen.insert(slot.name()).second) fail("slot " + slot.name() + " stands twice");
+      if (!seen.insert(slot.name()).second) fail("slot " + slot.name() + " appears twice");
     }
   }
 

@@ -57,7 +57,7 @@ AllocatorBlock* AllocatorModel::new_range(const Request& request) {
 
 /// Maps whole pages for the first `bytes` of an unmapped block, which starts at a page.
 bool AllocatorModel::map(Block* block, int64_t bytes) {
-  check(!block->is_mapped && bytes > 0, "allocator: memory for what has some");
+  check(!block->is_mapped && bytes > 0, "allocator: mapped memory is mapped again");
   check(block->offset_bytes % page_bytes(block->pool) == 0, "allocator: half a page is mapped");
   const int64_t mapped_bytes = round_up(bytes, page_bytes(block->pool));
   check(mapped_bytes <= block->bytes, "allocator: more is mapped than there are addresses");

@@ -42,7 +42,7 @@ std::vector<StreamIndex> order_of(const std::vector<StreamName>& streams) {
   const auto handle = [&](StreamIndex stream) { return streams[stream].handle; };
   std::ranges::sort(order, {}, handle);
   if (order.empty() || std::ranges::adjacent_find(order, {}, handle) != order.end()) {
-    throw std::invalid_argument("streams of an allocator: none, or two of one handle; name each");
+    throw std::invalid_argument("streams of an allocator: none, or two with one handle; name each");
   }
   return order;
 }
@@ -70,7 +70,7 @@ AllocatorModel::AllocatorModel(const AllocatorSettings& settings,
       pending_(streams.size()) {
   if (settings.capacity_bytes < 0 || settings.capacity_bytes > kUnlimitedBytes) {
     throw std::invalid_argument(std::to_string(settings.capacity_bytes) +
-                                " bytes: no capacity of a device; give 0 to 2^62");
+                                " bytes: not a capacity of a device; give 0 to 2^62");
   }
   for (const StreamName& stream : streams) stream_hashes_.push_back(hash_of(stream));
   set_memory_fraction(settings.memory_fraction);
@@ -79,7 +79,7 @@ AllocatorModel::AllocatorModel(const AllocatorSettings& settings,
 void AllocatorModel::set_memory_fraction(double fraction) {
   if (!(fraction >= 0 && fraction <= 1)) {
     throw std::invalid_argument("memory fraction " + std::to_string(fraction) +
-                                ": no part of the device's memory; give 0 to 1");
+                                ": not a part of the device's memory; give 0 to 1");
   }
   allowed_bytes_.reset();
   if (fraction < 1) {
@@ -127,9 +127,9 @@ AllocatorModel::Request AllocatorModel::request_of(int64_t bytes, StreamIndex st
 AllocationResult AllocatorModel::allocate(int64_t bytes, StreamIndex stream) {
   if (bytes < 1 || bytes > kMostRequestBytes) {
     throw std::invalid_argument(std::to_string(bytes) +
-                                " bytes: no size of an allocation; give 1 to 2^60");
+                                " bytes: not a size of an allocation; give 1 to 2^60");
   }
-  check(stream < pending_.size(), "a stream that the model was not told of");
+  check(stream < pending_.size(), "a stream that the model does not know");
   complete_events();
   const Request request = request_of(bytes, stream);
   if (Block* block = find_free(request)) return give(request, block, AllocationSource::cache);
@@ -328,7 +328,7 @@ void AllocatorModel::count_merged(const Block& block, int64_t merged_blocks, int
 
 void AllocatorModel::record_stream(BlockId id, StreamIndex stream) {
   const Block& block = held_block(id);
-  check(stream < pending_.size(), "a stream that the model was not told of");
+  check(stream < pending_.size(), "a stream that the model does not know");
   if (stream != block.stream) uses_[id].insert(stream, stream_hashes_[stream]);
 }
 

@@ -19,7 +19,7 @@ constexpr int64_t kDevicePageBytes = int64_t{2} << 20;
 int64_t AllocatorModel::device_bytes_of(int64_t bytes) { return round_up(bytes, kDevicePageBytes); }
 
 bool AllocatorModel::take_memory(int64_t bytes) {
-  check(bytes >= 0, "allocator: memory of less than no bytes");
+  check(bytes >= 0, "allocator: memory of a negative size");
   const int64_t pages_bytes = device_bytes_of(bytes);
   if (pages_bytes > device_free_bytes()) return false;
   device_used_bytes_ += pages_bytes;

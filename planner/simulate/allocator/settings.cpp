@@ -190,7 +190,7 @@ class SettingsReader {
   size_t read_threshold(size_t key) {
     const double value = real(key + 2);
     if (!(value > 0 && value < 1)) {
-      refuse(pair(key) + ": no part of the memory allowed", "give more than 0 and less than 1");
+      refuse(pair(key) + ": not a part of the memory allowed", "give more than 0 and less than 1");
     }
     settings_.garbage_collection_threshold = value;
     return key + 2;
@@ -199,7 +199,7 @@ class SettingsReader {
   size_t read_fraction(size_t key) {
     const double value = real(key + 2);
     if (!(value >= 0 && value <= 1)) {
-      refuse(pair(key) + ": no part of the device's memory", "give 0 to 1");
+      refuse(pair(key) + ": not a part of the device's memory", "give 0 to 1");
     }
     settings_.memory_fraction = value;
     return key + 2;
@@ -210,7 +210,7 @@ class SettingsReader {
     if (token(key + 2) == "[") return read_roundup_list(key);
     const uint64_t value = number(key + 2);
     if (!std::has_single_bit(value)) {
-      refuse(pair(key) + ": no power of two", "give 1, 2, 4, 8, ...");
+      refuse(pair(key) + ": not a power of two", "give 1, 2, 4, 8, ...");
     }
     divisions.fill(value);
     return key + 2;
@@ -222,7 +222,7 @@ class SettingsReader {
     for (bool is_first = true; token(i) != "]"; i = token(i + 3) == "]" ? i + 3 : i + 4) {
       const uint64_t value = number(i + 2);
       if (value != 0 && !std::has_single_bit(value)) {
-        refuse(fmt::format("{}: {} divisions: no power of two", tokens_[key], value),
+        refuse(fmt::format("{}: {} divisions: not a power of two", tokens_[key], value),
                "give 0, 1, 2, 4, 8, ...");
       }
       auto& divisions = settings_.roundup_divisions;
@@ -240,7 +240,7 @@ class SettingsReader {
 
   size_t interval_from(size_t key, uint64_t from_mib) const {
     if (!std::has_single_bit(from_mib)) {
-      refuse(fmt::format("{}: from {} MiB: no power of two", tokens_[key], from_mib),
+      refuse(fmt::format("{}: from {} MiB: not a power of two", tokens_[key], from_mib),
              "give 1, 2, 4, ..., 32768");
     }
     const auto interval = static_cast<size_t>(std::countr_zero(from_mib));
@@ -269,7 +269,7 @@ class SettingsReader {
   }
 
   size_t check_reserve_segment(size_t key) {
-    if (number(key + 2) == 0) refuse(pair(key) + ": nothing", "give 1 or more");
+    if (number(key + 2) == 0) refuse(pair(key) + ": too small", "give 1 or more");
     return key + 2;
   }
 

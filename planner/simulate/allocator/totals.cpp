@@ -133,7 +133,7 @@ void AllocatorModel::check_totals() const {
   const AllocatorTotals sums = totals();
   check_agree(counters_, sums);
   check(device_used_bytes_ == sums.device_bytes + outside_used_bytes_,
-        "allocator: the device's used bytes are not those of segments and of others");
+        "allocator: the device's used bytes are not those of segments and outside memory");
   check(device_used_bytes_ <= settings_.capacity_bytes, "allocator: more is used than there is");
 }
 

@@ -105,8 +105,7 @@ class Run {
 
   void add(const Edge& edge, Tensor gradient) {
     Task& task = tasks_[edge.node.get()];
-    check(edge.input >= 0 && edge.input < edge.node->outputs,
-          "a gradient of an output that is none");
+    check(edge.input >= 0 && edge.input < edge.node->outputs, "a gradient of an unknown output");
     task.gradients.resize(static_cast<size_t>(edge.node->outputs));
     if (gradient.defined()) {
       accumulate(task.gradients[static_cast<size_t>(edge.input)], std::move(gradient));

@@ -91,7 +91,7 @@ TEST_CASE("a folder that is no image folder is refused in one line") {
   check_refused(folder, "has no .png or .jpg file");
   write_empty(folder, "train/a/1.png");
   write_empty(folder, "val/b/1.png");
-  check_refused(folder, "val/b: is a class that the training images have not");
+  check_refused(folder, "val/b: is a class without training images");
 }
 
 TEST_CASE("IDX files and image folders are told apart") {
