@@ -21,34 +21,34 @@ std::string type_of(const ForeignReader& r) {
 
 bool is_fsdp(ForeignReader& r) {
   if (type_of(r) == "FSDP") return true;
-  r.ignore("of distributed_type FSDP");
+  r.ignore("only applies to distributed_type FSDP");
   return false;
 }
 
 bool is_deepspeed(ForeignReader& r) {
   if (type_of(r) == "DEEPSPEED") return true;
-  r.ignore("of distributed_type DEEPSPEED");
+  r.ignore("only applies to distributed_type DEEPSPEED");
   return false;
 }
 
 void read_processes(ForeignReader& r) {
   if (r.is_launched()) return r.ignore("the launcher has started the ranks");
   if (r.value() == -1) return r.ignore("it leaves the number open");
-  if (r.has_flag("world")) return r.ignore("since --world says it");
+  if (r.has_flag("world")) return r.ignore("--world sets it");
   r.set("workers", r.word());
 }
 
 void read_type(ForeignReader& r) {
   const std::string type = r.word();
   if (type == "FSDP") return r.set("strategy", "fsdp");
-  if (type == "DEEPSPEED") return r.ignore("deepspeed_config says the strategy");
+  if (type == "DEEPSPEED") return r.ignore("deepspeed_config sets the strategy");
   if (type == "MULTI_GPU" || type == "MULTI_CPU") {
     r.set("strategy", "ddp");
     if (type == "MULTI_CPU") r.set("device", "cpu");
     return;
   }
   if (type == "NO") return r.set("strategy", "single");
-  r.refuse("not to be had; give FSDP, DEEPSPEED, MULTI_GPU, MULTI_CPU or NO");
+  r.refuse("not supported; give FSDP, DEEPSPEED, MULTI_GPU, MULTI_CPU or NO");
 }
 
 void read_cpu(ForeignReader& r) {
@@ -61,7 +61,7 @@ void read_cpu(ForeignReader& r) {
 void read_precision(ForeignReader& r) {
   const std::string word = r.word();
   if (word == "no" || word == "false") return r.ignore("off");
-  if (word == "fp8") r.refuse("FP8 is not to be had yet; give bf16, fp16 or no");
+  if (word == "fp8") r.refuse("FP8 is not supported yet; give bf16, fp16 or no");
   r.set("param-dtype", word);
   if (type_of(r) == "FSDP" || type_of(r) == "DEEPSPEED") r.set("reduce-dtype", word);
 }
@@ -88,7 +88,7 @@ void set_fsdp1_strategy(ForeignReader& r) {
 void read_sharding(ForeignReader& r) {
   if (!is_fsdp(r)) return;
   if (r.count_of("fsdp_config.fsdp_version", 1) == 2) {
-    return r.ignore("of version 1; fsdp_reshard_after_forward says it in version 2");
+    return r.ignore("only applies to version 1; in version 2 fsdp_reshard_after_forward sets it");
   }
   set_fsdp1_strategy(r);
 }
@@ -99,7 +99,7 @@ void read_reshard(ForeignReader& r) {
   if (!is_fsdp(r)) return;
   const bool is_first = r.count_of("fsdp_config.fsdp_version", 1) == 1;
   if (is_first && r.find("fsdp_config.fsdp_sharding_strategy") != nullptr) {
-    return r.ignore("fsdp_sharding_strategy says it");
+    return r.ignore("fsdp_sharding_strategy sets it");
   }
   if (r.value().is_boolean()) return r.set("reshard-after-forward", r.word());
   if (!is_first) r.refuse("give true or false");
@@ -158,7 +158,7 @@ void read_zero_stage(ForeignReader& r) {
 
 bool is_on_host(ForeignReader& r) {
   const std::string device = r.word();
-  if (device == "nvme") r.refuse("nothing is kept on disks here; give cpu");
+  if (device == "nvme") r.refuse("offloading to disks is not supported; give cpu");
   return device == "cpu";
 }
 
@@ -173,10 +173,10 @@ void read_parameter_offload(ForeignReader& r) {
 }
 
 constexpr std::string_view kLaunch =
-    "it is about launching; --workers, torchrun and srun do that here";
-constexpr std::string_view kTpu = "of TPUs";
+    "it configures the launcher; use --workers, torchrun or srun instead";
+constexpr std::string_view kTpu = "only applies to TPUs";
 constexpr std::string_view kSequence =
-    "tensor, context and sequence parallelism are not to be had yet; give 1, or leave it out";
+    "tensor, context and sequence parallelism are not supported yet; give 1, or leave it out";
 
 constexpr ForeignKey kKeys[] = {
     {"num_processes", mapped, "--workers", "", read_processes},
@@ -227,19 +227,21 @@ constexpr ForeignKey kKeys[] = {
     {"deepspeed_config.deepspeed_config_file", only_off,
      "give that file itself as --config, and num_processes as --workers", "\"none\""},
     {"deepspeed_config.deepspeed_moe_layer_cls_names", only_off,
-     "mixtures of experts are not to be had; leave it out", "\"\""},
+     "mixtures of experts are not supported; leave it out", "\"\""},
     {"deepspeed_config.zero3_init_flag", ignored, kFiles},
     {"deepspeed_config.zero3_save_16bit_model", ignored, kFiles},
-    {"deepspeed_config.offload_optimizer_nvme_path", ignored, "of disks, which are not used here"},
-    {"deepspeed_config.offload_param_nvme_path", ignored, "of disks, which are not used here"},
+    {"deepspeed_config.offload_optimizer_nvme_path", ignored,
+     "only applies to disks, which are not used here"},
+    {"deepspeed_config.offload_param_nvme_path", ignored,
+     "only applies to disks, which are not used here"},
     {"deepspeed_config.deepspeed_multinode_launcher", ignored, kLaunch},
     {"deepspeed_config.deepspeed_hostfile", ignored, kLaunch},
     {"deepspeed_config.deepspeed_exclusion_filter", ignored, kLaunch},
     {"deepspeed_config.deepspeed_inclusion_filter", ignored, kLaunch},
-    {"megatron_lm_config.*", only_off, "Megatron-LM is not to be had; give fsdp_config"},
-    {"tp_config.*", only_off, "tensor parallelism is not to be had yet; leave it out"},
-    {"fp8_config.*", only_off, "FP8 is not to be had yet; leave it out"},
-    {"ipex_config.*", ignored, "of Intel's extension"},
+    {"megatron_lm_config.*", only_off, "Megatron-LM is not supported; give fsdp_config"},
+    {"tp_config.*", only_off, "tensor parallelism is not supported yet; leave it out"},
+    {"fp8_config.*", only_off, "FP8 is not supported yet; leave it out"},
+    {"ipex_config.*", ignored, "only applies to Intel's extension"},
     {"mpirun_config.*", ignored, kLaunch},
     {"dynamo_config.*", ignored, "nothing is compiled here"},
     {"dynamo_backend", ignored, "nothing is compiled here"},

@@ -15,7 +15,7 @@ using enum ForeignEffect;
 /// Reads the global batch; batch or accumulation, if missing, follows from it.
 void read_global_batch(ForeignReader& r) {
   if (r.has_flag("batch") || r.has_flag("accumulate")) {
-    return r.ignore("since --batch and --accumulate say it");
+    return r.ignore("--batch and --accumulate set it");
   }
   const bool has_batch = r.find("train_micro_batch_size_per_gpu") != nullptr;
   const bool has_accumulation = r.find("gradient_accumulation_steps") != nullptr;
@@ -37,7 +37,7 @@ void read_global_batch(ForeignReader& r) {
   } else if (!has_accumulation) {
     r.set("accumulate", std::to_string(rest));
   } else {
-    r.ignore("since it follows from the other batch sizes");
+    r.ignore("it follows from the other batch sizes");
   }
 }
 
@@ -45,7 +45,9 @@ void read_global_batch(ForeignReader& r) {
 /// below are copies of the whole state.)
 void read_hpz(ForeignReader& r) {
   if (r.count() <= 1) return r.ignore("off");
-  if (r.count_of("zero_optimization.stage", 0) != 3) r.refuse("of stage 3 alone; leave it out");
+  if (r.count_of("zero_optimization.stage", 0) != 3) {
+    r.refuse("only applies to ZeRO stage 3; remove it");
+  }
   r.set("reshard-after-forward", r.word());
 }
 
@@ -61,7 +63,7 @@ void read_mics(ForeignReader& r) {
 
 bool is_on_host(ForeignReader& r) {
   const std::string device = r.word();
-  if (device == "nvme") r.refuse("nothing is kept on disks here; give \"cpu\"");
+  if (device == "nvme") r.refuse("offloading to disks is not supported; give \"cpu\"");
   if (device != "none" && device != "cpu") r.refuse("give \"none\" or \"cpu\"");
   return device == "cpu";
 }
@@ -92,14 +94,14 @@ void read_bf16(ForeignReader& r) {
 void read_fp16(ForeignReader& r) {
   if (!r.flag()) return r.ignore("off");
   if (r.is_true("bf16.enabled") || r.is_true("bfloat16.enabled")) {
-    r.refuse("bf16 is enabled, too; enable one of them");
+    r.refuse("bf16 is enabled, too; enable only one of them");
   }
   r.set("param-dtype", "fp16");
   r.set("reduce-dtype", "fp16");
 }
 
 void read_loss_scale(ForeignReader& r) {
-  if (!r.is_true("fp16.enabled")) return r.ignore("of fp16, which is off");
+  if (!r.is_true("fp16.enabled")) return r.ignore("only applies to fp16, which is off");
   r.set("loss-scale", r.number() == 0 ? "auto" : r.word());
 }
 
@@ -110,7 +112,7 @@ void read_optimizer(ForeignReader& r) {
   const std::string type = r.word();
   if (type == "SGD" || type == "sgd") return r.set("optimizer", "sgd");
   if (type == "AdamW" || type == "adamw") return r.set("optimizer", "adamw");
-  if (type != "Adam" && type != "adam") r.refuse("not to be had; give Adam, AdamW or SGD");
+  if (type != "Adam" && type != "adam") r.refuse("not supported; give Adam, AdamW or SGD");
   const ForeignReader::Json* const mode = r.find("optimizer.params.adam_w_mode");
   r.set("optimizer", mode != nullptr && *mode == false ? "adam" : "adamw");
 }
@@ -121,9 +123,9 @@ constexpr std::string_view kBuckets =
     "units are gathered and reduced as --wrap says, not by a number of elements";
 constexpr std::string_view kPrefetch =
     "--forward-prefetch and --backward-prefetch count units, not elements";
-constexpr std::string_view kHow = "how it is computed there; the same is done here in one way";
-constexpr std::string_view kTuned = "it is a search of its own; shardlens plan --search is ours";
-constexpr std::string_view kNoDisk = "of disks, which are not used here";
+constexpr std::string_view kHow = "only changes how DeepSpeed computes; there is one way here";
+constexpr std::string_view kTuned = "DeepSpeed's own search; use shardlens plan --search instead";
+constexpr std::string_view kNoDisk = "only applies to disks, which are not used here";
 constexpr std::string_view kScale = "the scale begins at 65536 and doubles after 2000 good steps";
 
 constexpr ForeignKey kKeys[] = {
@@ -153,8 +155,8 @@ constexpr ForeignKey kKeys[] = {
     {"zero_optimization.offload_optimizer.ratio", only_off,
      "all of the optimizer's state goes to the host here; give 1, or leave it out", "1"},
     {"zero_optimization.offload_optimizer.super_offload", only_off,
-     "not to be had; give false, or leave it out", "false"},
-    {"zero_optimization.zenflow.*", only_off, "ZenFlow is not to be had; leave it out"},
+     "not supported; give false, or leave it out", "false"},
+    {"zero_optimization.zenflow.*", only_off, "ZenFlow is not supported; leave it out"},
     {"zero_optimization.zero_quantized_weights", only_off,
      "weights are gathered unquantized here; give false", "false"},
     {"zero_optimization.zero_quantized_nontrainable_weights", only_off,
@@ -179,13 +181,13 @@ constexpr ForeignKey kKeys[] = {
     {"fp16.consecutive_hysteresis", ignored, kScale},
     {"fp16.min_loss_scale", ignored, kScale},
     {"fp16.fused_mode", ignored, kHow},
-    {"amp.*", only_off, "Apex is not to be had; give bf16 or fp16"},
-    {"torch_autocast.*", only_off, "autocast is not to be had; give bf16 or fp16"},
+    {"amp.*", only_off, "Apex is not supported; give bf16 or fp16"},
+    {"torch_autocast.*", only_off, "autocast is not supported; give bf16 or fp16"},
     {"data_types.grad_accum_dtype", only_off,
      "gradients add up in the dtype of --reduce-dtype; leave it out, or give "
      "communication_data_type",
      "null"},
-    {"data_types.param_dtype", ignored, "--param-dtype says it"},
+    {"data_types.param_dtype", ignored, "--param-dtype sets it"},
     {"data_types.buffer_dtype", ignored, "the models here have no buffers"},
     {"sparse_gradients", only_off, "gradients are dense here; give false", "false"},
     {"gradient_allreduce_op", only_off, "gradients are averaged here; give \"mean\"", "\"mean\""},
@@ -194,19 +196,19 @@ constexpr ForeignKey kKeys[] = {
     {"compression_training.*", only_off, "nothing is compressed here; leave it out"},
     {"weight_quantization.*", only_off, "weights are not quantized here; leave it out"},
     {"quantize_training.*", only_off, "weights are not quantized here; leave it out"},
-    {"expert_parallel.*", only_off, "mixtures of experts are not to be had; leave it out"},
+    {"expert_parallel.*", only_off, "mixtures of experts are not supported; leave it out"},
     {"tensor_parallel.autotp_size", only_off,
-     "tensor parallelism is not to be had yet; give 1, or leave it out", "1"},
+     "tensor parallelism is not supported yet; give 1, or leave it out", "1"},
     {"tensor_parallel.tp_size", only_off,
-     "tensor parallelism is not to be had yet; give 1, or leave it out", "1"},
+     "tensor parallelism is not supported yet; give 1, or leave it out", "1"},
     {"sequence_parallel_size", only_off,
-     "sequence parallelism is not to be had yet; give 1, or leave it out", "1"},
+     "sequence parallelism is not supported yet; give 1, or leave it out", "1"},
     {"pipeline.*", ignored, "pipeline parallelism, which the program has to ask for, is not used"},
     {"activation_checkpointing.partition_activations", only_off,
      "activations are not shared between ranks here; give false", "false"},
     {"activation_checkpointing.cpu_checkpointing", only_off,
-     "activations stay on the device here; give false, and --recompute", "false"},
-    {"activation_checkpointing.*", ignored, "what is recomputed is for --recompute to say"},
+     "activations stay on the device here; give false, and use --recompute", "false"},
+    {"activation_checkpointing.*", ignored, "--recompute sets what is recomputed"},
 
     {"optimizer.params.adam_w_mode", ignored, "read with the type"},
     {"optimizer.params.torch_adam", ignored, kHow},
@@ -214,9 +216,9 @@ constexpr ForeignKey kKeys[] = {
     {"optimizer.params.betas", ignored, kFixed},
     {"optimizer.params.eps", ignored, kFixed},
     {"optimizer.params.bias_correction", ignored, kFixed},
-    {"optimizer.params.amsgrad", only_off, "AMSGrad is not to be had; give false", "false"},
-    {"optimizer.params.nesterov", only_off, "not to be had; give false", "false"},
-    {"optimizer.params.dampening", only_off, "not to be had; give 0", "0"},
+    {"optimizer.params.amsgrad", only_off, "AMSGrad is not supported; give false", "false"},
+    {"optimizer.params.nesterov", only_off, "not supported; give false", "false"},
+    {"optimizer.params.dampening", only_off, "not supported; give 0", "0"},
     {"optimizer.legacy_fusion", ignored, kHow},
     {"scheduler.*", ignored, kRate},
     {"prescale_gradients", ignored, kHow},
@@ -224,7 +226,8 @@ constexpr ForeignKey kKeys[] = {
     {"disable_allgather", ignored, kHow},
     {"managed_gradient_accumulation", ignored, kHow},
     {"check_overflow", ignored, "only a scaled loss is checked for overflow here"},
-    {"seq_parallel_communication_data_type", ignored, "of sequence parallelism, which is not used"},
+    {"seq_parallel_communication_data_type", ignored,
+     "only applies to sequence parallelism, which is not used"},
     {"zero_allow_untested_optimizer", ignored, kHow},
     {"zero_force_ds_cpu_optimizer", ignored, kHow},
 
@@ -286,7 +289,7 @@ constexpr ForeignKey kKeys[] = {
     {"zero_optimization.offload_optimizer.pipeline_write", ignored, kNoDisk},
     {"zero_optimization.offload_optimizer.fast_init", ignored, kNoDisk},
     {"zero_optimization.offload_optimizer.convert_grad_on_cpu", ignored, kHow},
-    {"zero_optimization.offload_optimizer.cpuadam_cores_perc", ignored, "--threads says it"},
+    {"zero_optimization.offload_optimizer.cpuadam_cores_perc", ignored, "--threads sets it"},
 
     {"steps_per_print", ignored, kPrints},
     {"wall_clock_breakdown", ignored, kPrints},
@@ -303,7 +306,7 @@ constexpr ForeignKey kKeys[] = {
     {"timers.*", ignored, kPrints},
     {"eigenvalue.*", ignored, kPrints},
     {"autotuning.*", ignored, kTuned},
-    {"elasticity.*", only_off, "ranks come and go as --max-failures says; leave it out"},
+    {"elasticity.*", only_off, "--max-failures sets when ranks start again; leave it out"},
     {"checkpoint.*", ignored, kFiles},
     {"datastates_ckpt.*", ignored, kFiles},
     {"nebula.*", ignored, kFiles},
@@ -311,11 +314,11 @@ constexpr ForeignKey kKeys[] = {
     {"curriculum_learning.*", only_off, "samples are taken as they come here; leave it out"},
     {"dataloader_drop_last", ignored, kFiles},
     {"aio.*", ignored, kNoDisk},
-    {"hybrid_engine.*", only_off, "nothing is generated while training here; leave it out"},
+    {"hybrid_engine.*", only_off, "nothing is generated during training here; leave it out"},
     {"compile.*", ignored, "nothing is compiled here"},
     {"graph_harvesting", ignored, "nothing is captured in graphs here"},
-    {"use_data_before_expert_parallelism", ignored, "of mixtures of experts"},
-    {"vocabulary_size", ignored, "the model says it"},
+    {"use_data_before_expert_parallelism", ignored, "only applies to mixtures of experts"},
+    {"vocabulary_size", ignored, "the model sets it"},
 };
 
 }  // namespace

@@ -177,7 +177,7 @@ Json parse_json(std::string_view text) {
 
 Json parse_document(std::string_view text, Notation notation) {
   if (text.size() > kLimits.bytes) {
-    throw std::invalid_argument(fmt::format("more than {} bytes: no configuration", kLimits.bytes));
+    throw std::invalid_argument(fmt::format("over {} bytes: not a configuration", kLimits.bytes));
   }
   Json json = notation == Notation::yaml   ? parse_yaml(std::string(text))
               : notation == Notation::toml ? parse_toml(text)

@@ -211,7 +211,7 @@ std::string ForeignReader::auto_text(const ForeignKey& key) const {
 
 void ForeignReader::read_mapped(const ForeignKey& key) {
   if (is_overridden(key.text)) {
-    if (!is_fallback_) lines_.push_back(fmt::format("{}: {} given beside it", subject(), key.text));
+    if (!is_fallback_) lines_.push_back(fmt::format("{}: overridden by {}", subject(), key.text));
     return;
   }
   if (*value_ == "auto") return automatic_.push_back(&key);

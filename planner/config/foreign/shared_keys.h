@@ -33,9 +33,9 @@ inline void offload_parameters(ForeignReader& r, std::string_view optimizer) {
 }
 
 constexpr std::string_view kPrints = "it only prints or logs";
-constexpr std::string_view kFiles = "it is about files, loading or saving";
+constexpr std::string_view kFiles = "it only changes how files are loaded or saved";
 constexpr std::string_view kRate = "the learning rate is constant here";
-constexpr std::string_view kFixed = "no effect on memory; PyTorch's default is taken";
-constexpr std::string_view kOfOthers = "of a parallelism that is not used";
+constexpr std::string_view kFixed = "no effect on memory; PyTorch's default is used";
+constexpr std::string_view kOfOthers = "only applies to a parallelism that is not used";
 
 }  // namespace shardlens::planner

@@ -20,7 +20,7 @@ void read_flavor(ForeignReader& r) {
   if (is_llama && flavor == "8B") return r.set("model", "llama-8b");
   if (is_llama && flavor == "70B") return r.set("model", "llama-70b");
   r.refuse(
-      "only 8B and 70B of llama3 are presets here; give --model with the model's config.json of "
+      "only 8B and 70B of llama3 are presets here; give --model the model's config.json from "
       "Hugging Face");
 }
 
@@ -43,7 +43,7 @@ void read_reduce_dtype(ForeignReader& r) { r.set("reduce-dtype", dtype_word(r));
 
 void read_optimizer(ForeignReader& r) {
   const std::string name = r.word();
-  if (name != "Adam" && name != "AdamW") r.refuse("not to be had; give \"Adam\" or \"AdamW\"");
+  if (name != "Adam" && name != "AdamW") r.refuse("not supported; give \"Adam\" or \"AdamW\"");
   r.set("optimizer", name == "Adam" ? "adam" : "adamw");
 }
 
@@ -60,8 +60,8 @@ void read_replicate(ForeignReader& r) {
   if (!is_open && !r.has_world()) {
     r.set("workers", std::to_string(replicas * shards));
   } else if (replicas * shards != r.world()) {
-    r.refuse(fmt::format("copies of {} shards are not {} ranks; give --workers or --world", shards,
-                         r.world()));
+    r.refuse(fmt::format("copies of {} shards do not make {} ranks; give --workers or --world",
+                         shards, r.world()));
   }
   if (replicas == 1) return r.set("strategy", shards == 1 && !is_open ? "single" : "fsdp");
   r.set("strategy", shards == 1 ? "ddp" : "hsdp");
@@ -95,27 +95,28 @@ void read_recompute(ForeignReader& r) {
   const std::string mode = r.word();
   if (mode == "none" || mode == "full") return r.set("recompute", mode);
   if (mode != "selective") {
-    r.refuse("not to be had; give \"none\" or \"full\", or --recompute");
+    r.refuse("not supported; give \"none\" or \"full\", or --recompute");
   }
   const ForeignReader::Json* const option = r.find("activation_checkpoint.selective_ac_option");
   const ForeignReader::Json chosen = option == nullptr ? ForeignReader::Json("2") : *option;
   const std::string every = chosen.is_string() ? chosen.get<std::string>() : chosen.dump();
   if (every == "op") {
     r.refuse(
-        "with the option \"op\" some operators of each block are recomputed, and here whole blocks "
-        "are; give --recompute none (more memory), full (less) or every:K");
+        "the option \"op\" recomputes some operators of each block, and here only whole blocks can "
+        "be; give --recompute none (more memory), full (less) or every:K");
   }
   r.set("recompute", "every:" + every);
 }
 
-constexpr std::string_view kData = "--data says it";
+constexpr std::string_view kData = "--data sets it";
 constexpr std::string_view kPipeline =
-    "pipeline parallelism is not to be had yet; give 1, or leave it out";
+    "pipeline parallelism is not supported yet; give 1, or leave it out";
 constexpr std::string_view kTensor =
-    "tensor and context parallelism are not to be had yet; give 1, or leave it out";
-constexpr std::string_view kExperts = "mixtures of experts are not to be had; give 1";
-constexpr std::string_view kCheckpoint = "--checkpoint-every, --keep and --init are for that";
-constexpr std::string_view kOfConverters = "of converters, which model.converters asks for";
+    "tensor and context parallelism are not supported yet; give 1, or leave it out";
+constexpr std::string_view kExperts = "mixtures of experts are not supported; give 1";
+constexpr std::string_view kCheckpoint = "--checkpoint-every, --keep and --init do that";
+constexpr std::string_view kOfConverters =
+    "only applies to converters, which model.converters asks for";
 
 constexpr ForeignKey kKeys[] = {
     {"model.flavor", mapped, "--model", "", read_flavor},
@@ -140,7 +141,7 @@ constexpr ForeignKey kKeys[] = {
     {"activation_checkpoint.mode", mapped, "--recompute", "\"selective\"", read_recompute},
     {"metrics.log_freq", mapped, "--log-every", "", read_log},
 
-    {"model.converters", only_off, "FP8 and other converters are not to be had yet; leave it out",
+    {"model.converters", only_off, "FP8 and other converters are not supported yet; leave it out",
      "[]"},
     {"training.dtype", only_off, "masters are fp32 here; give \"float32\"", "\"float32\""},
     {"parallelism.tensor_parallel_degree", only_off, kTensor, "1"},
@@ -150,7 +151,7 @@ constexpr ForeignKey kKeys[] = {
     {"parallelism.expert_tensor_parallel_degree", only_off, kExperts, "1"},
     {"optimizer.early_step_in_backward", ignored,
      "steps are taken in backward wherever clipping and accumulation allow it"},
-    {"fault_tolerance.*", only_off, "ranks come and go as --max-failures says; leave it out"},
+    {"fault_tolerance.*", only_off, "--max-failures sets when ranks start again; leave it out"},
     {"memory_estimation.*", only_off, "shardlens plan does that; leave it out"},
 
     {"model.name", ignored, "read with the flavor"},
@@ -169,7 +170,7 @@ constexpr ForeignKey kKeys[] = {
     {"training.gc_debug", ignored, "there is no Python to collect"},
     {"training.deterministic", ignored, "sums are always in the same order on CPU ranks"},
     {"training.compile", ignored, "nothing is compiled here"},
-    {"training.debug_moe_force_load_balance", ignored, "of mixtures of experts"},
+    {"training.debug_moe_force_load_balance", ignored, "only applies to mixtures of experts"},
     {"parallelism.data_parallel_shard_degree", ignored, "read with the replicate degree"},
     {"parallelism.enable_compiled_autograd", ignored, "nothing is compiled here"},
     {"parallelism.disable_loss_parallel", ignored, kOfOthers},
@@ -194,11 +195,11 @@ constexpr ForeignKey kKeys[] = {
     {"quantize.*", ignored, kOfConverters},
     {"float8.*", ignored, kOfConverters},
     {"mx.*", ignored, kOfConverters},
-    {"comm.*", ignored, "--timeout is how long a rank waits"},
+    {"comm.*", ignored, "--timeout sets how long a rank waits"},
     {"experimental.*", ignored, "no Python is imported here"},
     {"debug.deterministic", ignored, "sums are always in the same order on CPU ranks"},
     {"debug.deterministic_warn_only", ignored, kPrints},
-    {"debug.moe_force_load_balance", ignored, "of mixtures of experts"},
+    {"debug.moe_force_load_balance", ignored, "only applies to mixtures of experts"},
     {"job.*", ignored, kFiles},
     {"profiling.*", ignored, "--profile records a run"},
     {"metrics.*", ignored, kPrints},

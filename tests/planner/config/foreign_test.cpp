@@ -121,7 +121,7 @@ const std::vector<Case>& deepspeed_cases() {
        8,
        {{"zero_optimization", {{"stage", 3}}}},
        "--reshard-after-forward 8"},
-      {"zero_optimization.zero_hpz_partition_size", 8, {}, "!of stage 3 alone"},
+      {"zero_optimization.zero_hpz_partition_size", 8, {}, "!only applies to ZeRO stage 3"},
       {"zero_optimization.mics_shard_size", 4, {}, "--strategy hsdp --replicas 2", 8},
       {"zero_optimization.mics_shard_size", 3, {}, "!not a divisor of 8 ranks", 8},
       {"zero_optimization.cpu_offload", true, {}, "--offload optimizer"},
@@ -132,7 +132,7 @@ const std::vector<Case>& deepspeed_cases() {
        "--offload all"},
       {"zero_optimization.offload_optimizer.device", "cpu", {}, "--offload optimizer"},
       {"zero_optimization.offload_optimizer.device", "none", {}, "--offload none"},
-      {"zero_optimization.offload_optimizer.device", "nvme", {}, "!nothing is kept on disks"},
+      {"zero_optimization.offload_optimizer.device", "nvme", {}, "!offloading to disks"},
       {"zero_optimization.offload_param.device", "cpu", {}, "--offload params"},
       {"zero_optimization.offload_param.device",
        "cpu",
@@ -177,7 +177,7 @@ const std::vector<Case>& accelerate_cases() {
       {"use_cpu", true, {}, "--device cpu"},
       {"mixed_precision", "bf16", kFsdp, "--param-dtype bf16 --reduce-dtype bf16"},
       {"mixed_precision", "fp16", {}, "--param-dtype fp16"},
-      {"mixed_precision", "fp8", {}, "!FP8 is not to be had yet"},
+      {"mixed_precision", "fp8", {}, "!FP8 is not supported yet"},
       {kSharding, "FULL_SHARD", kFsdp, "--strategy fsdp --reshard-after-forward true"},
       {kSharding, "SHARD_GRAD_OP", kFsdp, "--strategy fsdp --reshard-after-forward false"},
       {kSharding, 2, kFsdp, "--strategy fsdp --reshard-after-forward false"},
@@ -392,7 +392,7 @@ TEST_CASE("a flag beside the file takes the place of what the file says", "[fore
       read(ForeignFormat::torchtitan, json{{"model", {{"flavor", "405B"}}}},
            {.world_size = 1, .is_launched = false, .flags = {"model"}});
   CHECK(result.refusal.empty());
-  CHECK(result.has("model.flavor 405B: --model given beside it"));
+  CHECK(result.has("model.flavor 405B: overridden by --model"));
 }
 
 TEST_CASE("under a launcher its ranks count, not those of the file", "[foreign]") {
@@ -534,7 +534,7 @@ TEST_CASE("hostile sizes of another program's file are refused", "[foreign]") {
              ContainsSubstring("too many values"));
   CHECK_FALSE(read(ForeignFormat::torchtitan, "a = " + deep, "x.toml").refusal.empty());
   CHECK_THAT(read(ForeignFormat::deepspeed, std::string(2 << 20, ' '), "x.json").refusal,
-             ContainsSubstring("no configuration"));
+             ContainsSubstring("not a configuration"));
 }
 
 TEST_CASE("the page on strategies has the tables of other programs' keys", "[foreign]") {
