@@ -1,5 +1,5 @@
-// Does one piece of work at a time on a thread of its own. What the work throws is thrown by the
-// next call.
+// Does one piece of work at a time on a thread of its own. An exception of the work is thrown by
+// the next call.
 #pragma once
 
 #include <atomic>
@@ -24,9 +24,9 @@ class BackgroundTask {
 
   /// Waits for the work before it, and then starts `work`.
   void start(Work work);
-  /// Throws what work that has ended threw. Returns at once, even if work is under way.
+  /// Throws the exception of work that has ended. Returns at once, even if work is under way.
   void check();
-  /// Returns when no work is left to do. Throws what the work threw.
+  /// Returns when no work is left to do. Throws the exception of the work.
   void wait();
 
  private:

@@ -1,10 +1,10 @@
 // Checks for our own mistakes, on in release too. A failed check is a bug of ours, never the user's
-// fault: what a user or a file may get wrong is said by std::invalid_argument or
+// fault: mistakes of a user or a file are reported as std::invalid_argument or
 // std::runtime_error.
 //
 // Where two places must agree, both have a check: the one that makes a promise, and the one that
-// relies on it. A check costs no more than the work beside it; one that goes through all of
-// something stands at the end of a pass.
+// relies on it. A check costs no more than the work beside it; one that goes through a whole
+// structure is at the end of a pass.
 #pragma once
 
 #include <stdexcept>

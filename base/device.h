@@ -15,7 +15,7 @@ enum class DeviceKind { cpu, cuda, null };
 struct Device {
   DeviceKind kind = DeviceKind::cpu;
   std::string gpu;             // of null: a name in base/gpus.h
-  int64_t capacity_bytes = 0;  // of null: its memory, where it is not that GPU's own; 0: it is
+  int64_t capacity_bytes = 0;  // of null: its memory; 0: that GPU's own
 
   bool is_cpu() const { return kind == DeviceKind::cpu; }
   bool operator==(const Device&) const = default;
@@ -35,8 +35,8 @@ std::string text_of(const DeviceChoice& choice);
 /// Reads the word. Throws std::invalid_argument for an unknown device or GPU.
 DeviceChoice device_named(std::string_view word);
 
-/// Returns the device that is chosen. Throws std::invalid_argument for `auto`, which the runtime
-/// resolves before.
+/// Returns the chosen device. Throws std::invalid_argument for `auto`, which the runtime must have
+/// resolved.
 Device device_of(const DeviceChoice& choice);
 
 }  // namespace shardlens

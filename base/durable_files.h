@@ -1,5 +1,5 @@
-// Writes files that are either whole or missing after a crash: they are synced before anybody is
-// told of them.
+// Writes files that are either whole or missing after a crash: they are synced before anybody
+// learns of them.
 //
 // All functions throw Failure, disk_full or disk_failed, with path and reason if the disk fails.
 #pragma once
@@ -50,8 +50,8 @@ void rename_durably(const std::filesystem::path& from, const std::filesystem::pa
 
 /// Removes a folder in which another process may still create files. It is renamed to `aside`, on
 /// the same file system, before the first of its files goes: after that the other process finds no
-/// folder under the old name, so it can neither fill it again nor rename it while half of it is
-/// left. A crash in between leaves `aside`, and so does a file that the other process had begun to
+/// folder under the old name, so it can neither fill it again nor rename it when it is half
+/// empty. A crash in between leaves `aside`, and so does a file that the other process had begun to
 /// create; a later call with `aside` as both removes it. Does nothing if `folder` is missing.
 void remove_aside(const std::filesystem::path& folder, const std::filesystem::path& aside);
 

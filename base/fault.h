@@ -1,6 +1,6 @@
-// Says what is wrong: in words, where a function or a field tells a problem or none, and by the
-// kinds of failure that end an attempt to train. The supervisor decides by these whether to start
-// again, and events.jsonl counts them.
+// Says what is wrong: in words, where a function or a field holds a problem or nothing, and by the
+// kind of failure that ended an attempt to train. The supervisor decides by the kind whether to
+// start again, and events.jsonl counts the kinds.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ using Problem = std::optional<std::string>;
 enum class Fault : uint32_t {
   failed,         // none of the others
   killed,         // by a signal that we did not send
-  hung,           // did not come, or did not go on, before a deadline
-  connection,     // peers, or what they meet at, cannot be reached
+  hung,           // did not arrive or make progress before a deadline
+  connection,     // peers, or their meeting place, cannot be reached
   disk_full,      // or its quota is used up
   disk_failed,    // the disk cannot be written for another reason
   damaged,        // a checkpoint that it goes on from is not as it was written

@@ -15,7 +15,7 @@ constexpr int64_t operator""_KiB(unsigned long long n) { return static_cast<int6
 constexpr int64_t operator""_MiB(unsigned long long n) { return static_cast<int64_t>(n) << 20; }
 
 // NVIDIA's CUDA C++ Programming Guide 13, table "Technical specifications per compute capability".
-// One KiB of a multiprocessor's shared memory is the system's for each block, hence 227 of 228.
+// The system keeps one KiB of a multiprocessor's shared memory for each block: 227 of 228 remain.
 constexpr ComputeCapability kAmpereA100{8, 0, 164_KiB, 163_KiB, 2048, 32};
 constexpr ComputeCapability kAmpere{8, 6, 100_KiB, 99_KiB, 1536, 16};
 constexpr ComputeCapability kAda{8, 9, 100_KiB, 99_KiB, 1536, 24};

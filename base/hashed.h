@@ -1,5 +1,5 @@
 // Hashes numbers that a file gives. The hash begins with a number that the process draws, so that
-// no file can choose addresses which all fall into one place of a table.
+// no file can choose addresses that all fall into one place of a table.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 namespace shardlens {
 
 /// The number that this process has drawn. It is drawn before any code of a file that includes this
-/// one runs, so that hashed() needs no check of whether it is there: readers ask it twice an event.
+/// one runs, so that hashed() needs no check of whether it is set: readers call it twice an event.
 inline const uint64_t hash_seed = uint64_t{std::random_device{}()} << 32 | std::random_device{}();
 
 /// Returns a hash whose high bits depend on all bits of `number`. It differs from process to

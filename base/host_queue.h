@@ -1,5 +1,5 @@
-// Does a schedule's work on the host beside its device: the actions of Stream::host, one after the
-// other on a thread of their own, while the thread that posts them goes on to give the device work.
+// Runs a schedule's host actions (Stream::host) in order on their own thread, while the thread that
+// posts them keeps the device busy.
 #pragma once
 
 #include <condition_variable>
@@ -12,12 +12,12 @@
 
 namespace shardlens {
 
-/// Runs posted work in order. One thread alone posts and waits.
+/// Runs posted work in order. Only one thread posts and waits.
 class HostQueue {
  public:
   using Work = std::function<void()>;
 
-  /// If `has_device` is false there is nothing to run beside, and `post` does the work at once.
+  /// Without a device there is nothing to overlap with, so `post` does the work at once.
   explicit HostQueue(bool has_device) : has_device_(has_device) {}
   /// Finishes the work that has begun, and drops the rest.
   ~HostQueue();
@@ -27,7 +27,7 @@ class HostQueue {
   /// Hands `work` to the thread. Ids must rise from one `join` to the next.
   void post(int action, Work work);
 
-  // Both throw what some work has thrown; no work was done after that.
+  // Both throw an exception of the work; no work was done after it.
   /// Returns when `action`, which was posted, has been done.
   void wait(int action);
   /// Returns when all work has been done.
@@ -40,7 +40,7 @@ class HostQueue {
   };
 
   void run();
-  /// Returns when no work up to `action` is left. Throws what some work has thrown.
+  /// Returns when no work up to `action` is left. Throws an exception of the work.
   void wait_until_past(std::unique_lock<std::mutex>& lock, int action);
 
   const bool has_device_;

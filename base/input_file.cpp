@@ -17,7 +17,7 @@ namespace shardlens {
 
 namespace {
 
-/// Returns why something that exists is no regular file; nothing if it is one.
+/// Returns why something that exists is not a regular file; nothing if it is one.
 Problem kind_problem(mode_t mode) {
   if (S_ISREG(mode)) return std::nullopt;
   if (S_ISDIR(mode)) return "a folder, not a file";

@@ -1,4 +1,4 @@
-// Opens files that others wrote, for reading. Only regular files are opened: a pipe, a device, a
+// Opens untrusted files for reading. Only regular files are opened: a pipe, a device, a
 // socket or a folder is refused before that, since the first two may never end and the others hold
 // no bytes. So a file's size is known before its first byte is read.
 //
@@ -29,7 +29,7 @@ class InputFile {
   ~InputFile();
 
   bool is_open() const { return descriptor_ >= 0; }
-  /// Says why the file is not open, as in "No such file or directory", "a pipe, not a file";
+  /// Returns why the file is not open, as in "No such file or directory", "a pipe, not a file";
   /// nothing if it is.
   const Problem& problem() const { return problem_; }
   int descriptor() const { return descriptor_; }
@@ -38,7 +38,7 @@ class InputFile {
 
   /// Returns the size that the file had when it was opened.
   uint64_t bytes() const { return bytes_; }
-  /// Tells the disk what will be read, so that it can begin and has more to do at once.
+  /// Tells the disk what will be read, so that it can read ahead and do more at once.
   void announce(int64_t offset_bytes, int64_t bytes) const;
   /// Fills `into` from byte `offset_bytes` on. Returns false if the file ends before, or the disk
   /// fails.
@@ -80,7 +80,7 @@ struct FileText {
 /// `most_bytes`.
 FileText read_file(const std::filesystem::path& path, uint64_t most_bytes);
 
-/// Does the same, but throws std::invalid_argument: "PATH: cannot be read (PROBLEM); ADVICE".
+/// Returns the text, or throws std::invalid_argument: "PATH: cannot be read (PROBLEM); ADVICE".
 std::string read_file(const std::filesystem::path& path, uint64_t most_bytes,
                       std::string_view advice);
 

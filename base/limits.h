@@ -1,5 +1,5 @@
-// The limits that every reader of somebody else's files shares: how large, how deep and how many. A
-// text beyond them is refused while it is read, before memory is taken for it.
+// Limits shared by all readers of untrusted files: size, depth and number of values. A text beyond
+// them is refused while it is read, before memory is taken for it.
 #pragma once
 
 #include <cstddef>

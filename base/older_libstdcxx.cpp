@@ -1,6 +1,6 @@
 // GCC 12 gave std::condition_variable::wait another version, GLIBCXX_3.4.30, with which no older
-// libstdc++ loads a program. What the linker finds under the name below (base/CMakeLists.txt) are
-// the calls of it: they take the version that every libstdc++ has, which waits the same way.
+// libstdc++ loads a program. The linker sends calls to the function below (base/CMakeLists.txt),
+// which takes the version that every libstdc++ has; that one waits the same way.
 #include <condition_variable>
 #include <mutex>
 

@@ -18,7 +18,7 @@ struct Character {
 };
 
 /// Returns the character that a text begins with. Overlong forms, surrogates and codes beyond
-/// Unicode are no UTF-8.
+/// Unicode are not UTF-8.
 Character first_of(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = byte(0);

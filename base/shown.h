@@ -10,11 +10,11 @@ namespace shardlens {
 bool is_utf8(std::string_view text);
 
 /// Returns the text on one line. Control characters and those that turn the direction of reading
-/// become "\u001b", "\n", "\u202e"; bytes that are no UTF-8 become "\xff". All else stays as it is.
+/// become "\u001b", "\n", "\u202e"; bytes that are not UTF-8 become "\xff". The rest is kept.
 std::string shown(std::string_view text);
 
-/// Does the same for a whole output, which may have several lines. JSON that has no such characters
-/// outside its texts stays the same JSON.
+/// Escapes a whole output in the same way, but keeps its line breaks. JSON that has no such
+/// characters outside its strings stays the same JSON.
 std::string shown_lines(std::string_view text);
 
 }  // namespace shardlens

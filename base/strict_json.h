@@ -15,26 +15,25 @@
 
 namespace shardlens {
 
-/// Parses a text. Throws std::runtime_error with one line that says where the text is no JSON, or
+/// Parses a text. Throws std::runtime_error with one line that says where the text is not JSON, or
 /// too deep. The line names no file: the caller adds the path.
 nlohmann::json parse_strict_json(std::string_view text, const Limits& limits = kRecord);
 
-/// Does the same, but keeps the keys in the order of the text.
+/// Parses as parse_strict_json does, but keeps the keys in the order of the text.
 nlohmann::ordered_json parse_ordered_json(std::string_view text, const Limits& limits = kRecord);
 
-/// Returns nothing if the text is no JSON, for callers that can go on without it.
+/// Returns nothing if the text is not JSON, for callers that can go on without it.
 std::optional<nlohmann::json> find_json(std::string_view text, const Limits& limits = kRecord);
 std::optional<nlohmann::ordered_json> find_ordered_json(std::string_view text,
                                                         const Limits& limits = kRecord);
 
-/// Writes a document to print, with a newline at its end; bytes that are no UTF-8 are replaced.
+/// Writes a document to print, with a newline at its end; bytes that are not UTF-8 are replaced.
 template <class Json>
 std::string json_text(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-/// Returns in one line what an error of nlohmann's says of a value that is missing or of another
-/// type.
+/// Returns in one line what nlohmann's error says about a value that is missing or of another type.
 std::string problem_of(const nlohmann::json::exception& error);
 
 /// Returns a value as a whole number, or nothing if it is another kind of value or beyond T.
@@ -50,7 +49,7 @@ std::optional<T> find_whole(const Json& value) {
   return std::nullopt;
 }
 
-/// Does the same, but throws what nlohmann throws for a value of another type.
+/// Returns a value as a whole number, or throws what nlohmann throws for another type of value.
 template <std::integral T = int64_t, class Json>
 T whole_of(const Json& value) {
   if (const auto whole = find_whole<T>(value)) return *whole;
@@ -71,7 +70,7 @@ T whole_or(const Json& object, const char* key, T otherwise) {
 void append_member(nlohmann::ordered_json& object, std::string key, nlohmann::ordered_json value);
 
 /// Returns an object's value under a key if it is of that kind; else nothing, also if `object` is
-/// no object.
+/// not an object.
 std::optional<int64_t> whole_in(const nlohmann::json& object, const char* key);
 std::optional<std::string> text_in(const nlohmann::json& object, const char* key);
 

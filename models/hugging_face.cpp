@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kSeq = 2048;  // a longer one is for --seq to ask for
+constexpr int64_t kSeq = 2048;  // --seq asks for a longer one
 constexpr int64_t kRopeFirstSeq = 8192;
 
 /// Looks up the keys of a file, and notes how they were read.
@@ -50,7 +50,7 @@ class Reader {
     notes.push_back(fmt::format("{} {} -> {}", key, text_of(object_[key]), as));
   }
 
-  /// Returns a whole number of at least 1; nothing if the value is none. Some writers put whole
+  /// Returns a whole number of at least 1; nothing for any other value. Some writers put whole
   /// numbers as floats.
   std::optional<int64_t> positive_number(const Json& value) const {
     constexpr double kMost = 1e15;
@@ -161,7 +161,7 @@ void read_sizes(Reader& reader, LlamaSizes& sizes) {
   }
 }
 
-/// Reads how rotary positions are stretched. Ours can be stretched as Llama 3.1's are, by its
+/// Reads how rotary positions are stretched. Ours can only be stretched as Llama 3.1's are, by its
 /// numbers.
 void read_scaling(Reader& reader, const char* key, const Json& scaling, LlamaSizes& sizes) {
   if (!scaling.is_object()) reader.refuse(key, "give an object or null");
@@ -194,7 +194,7 @@ void read_theta(Reader& reader, const char* key, const Json& value, LlamaSizes& 
   reader.note(key, fmt::format("rope_theta {}", *theta));
 }
 
-/// Reads the rotary positions. Newer files hold all of it in rope_parameters.
+/// Reads the rotary positions. Newer files hold all settings in rope_parameters.
 void read_positions(Reader& reader, LlamaSizes& sizes) {
   sizes.rope_theta = 10000;
   if (const Json* const theta = reader.find("rope_theta")) {

@@ -1,5 +1,5 @@
-// Reads the config.json of a model of Hugging Face's transformers if it is a Llama or computes as
-// one does. Private to models/.
+// Reads the config.json of a model of Hugging Face's transformers if it is a Llama or computes like
+// one. Private to models/.
 #pragma once
 
 #include <nlohmann/json.hpp>

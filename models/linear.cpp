@@ -64,7 +64,7 @@ variable_list gradients_of_one_row(AutogradContext* context, const at::Tensor& g
 }
 
 /// Returns the gradients of input and weight, from `gradient` [rows, out]. The weight's is computed
-/// first: after it nobody needs the values of an input that is spent.
+/// first: after that nobody needs the values of a spent input.
 variable_list product_gradients(AutogradContext* context, const at::Tensor& gradient,
                                 InputUse use) {
   if (repeats_a_row(gradient)) return gradients_of_one_row(context, gradient, use);

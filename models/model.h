@@ -45,7 +45,7 @@ struct LossAndGradient {
 class GradientPlaces {
  public:
   /// Finds the place for a weight's gradient: a tensor of its shape and dtype that nobody else
-  /// knows; undefined: nowhere in particular. It is asked before each gradient is computed.
+  /// uses; undefined: nowhere in particular. It is asked before each gradient is computed.
   using Finder = std::function<at::Tensor(const at::Tensor& weight)>;
 
   /// Applies to backward on this thread for as long as the object lives.
@@ -71,8 +71,8 @@ LossAndGradient loss_and_gradient(const ModelSpec& spec, at::Tensor logits,
 /// and a batch's targets.
 using Loss = std::function<at::Tensor(const at::Tensor& output, const at::Tensor& targets)>;
 
-/// Does the same with a program's own loss, whose gradient autograd computes. Throws
-/// std::invalid_argument if the loss returns no scalar.
+/// Overload for a program's own loss, whose gradient autograd computes. Throws
+/// std::invalid_argument if the loss is not a scalar.
 LossAndGradient loss_and_gradient(const Loss& own, const at::Tensor& output,
                                   const at::Tensor& targets, const at::Tensor& weight);
 
@@ -99,7 +99,7 @@ using ParameterReceiver = std::function<void(int parameter, const at::Tensor& va
 void draw_parameters(const ModelSpec& spec, uint64_t seed, const ParameterReceiver& take);
 
 struct OwnParameter {
-  std::string name;  // one that an earlier unit has: that unit's parameter, as in a tied head
+  std::string name;  // if an earlier unit has it: that unit's parameter, as in a tied head
   std::vector<int64_t> shape;
 };
 
@@ -109,7 +109,7 @@ struct OwnParameter {
 struct OwnUnit {
   std::string name;
   Forward forward;
-  std::vector<OwnParameter> parameters;  // all that forward uses, in the order in which it has them
+  std::vector<OwnParameter> parameters;  // all that forward uses, in its order
   std::string group{};  // units of one group are gathered together; empty: this one alone
 };
 

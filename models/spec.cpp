@@ -29,7 +29,7 @@ std::vector<NamedSizes> presets() {
   return all;
 }
 
-/// Keeps letters and digits alone, so that "ViT_B_16", torchvision's spelling, is vit-b16 itself.
+/// Keeps only letters and digits, so that "ViT_B_16", torchvision's spelling, is vit-b16 itself.
 std::string plain(const std::string& name) {
   std::string letters;
   for (const unsigned char c : name) {
@@ -40,7 +40,7 @@ std::string plain(const std::string& name) {
 
 /// Returns the preset that a mistyped name most likely meant; empty if none is near.
 std::string nearest_preset(const std::string& name) {
-  constexpr size_t kNear = 2;  // fewer edits than of flags: names are short, and are alike
+  constexpr size_t kNear = 2;  // fewer edits than for flags: names are short and alike
   constexpr size_t kLongestName = 64;
   if (name.size() > kLongestName) return "";
   std::string nearest;

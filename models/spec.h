@@ -1,8 +1,8 @@
 // A model as plain data: its parameters' names and shapes, which unit uses them and in which group
 // they are communicated.
 //
-// All other folders read this and nothing else of a model, whatever its family: planner and viewer
-// need no LibTorch to know it, and models/model.h builds the LibTorch code from it unit by unit. A
+// Other folders read this and nothing else of a model, whatever its family: planner and viewer need
+// no LibTorch to know a model, and models/model.h builds the LibTorch code from it unit by unit. A
 // *unit* is a cut point of the step (embed, attention i, mlp i, head): forward and backward are
 // driven unit by unit. A *group* is a set of units that is gathered together (by default a block,
 // the embedding, the head; if the head is tied to the embedding, both are one group).
@@ -23,7 +23,7 @@ struct SampleSpec {
   InputKind input{};
   std::vector<int64_t> shape;         // {channels, height, width}, {features} or {seq}
   std::vector<int64_t> target_shape;  // {}: one class a sample; {seq}: one a token
-  int64_t classes = 0;                // targets, and token ids, are below this
+  int64_t classes = 0;                // targets and token ids are below this
 };
 
 /// The kind of a loss. `sum`: the sum of all logits, with no target.
@@ -98,7 +98,7 @@ struct ModelSpec {
 std::vector<std::string> preset_names();
 
 /// Finds a preset by name, or reads a JSON file (a name that ends in ".json"): a family with its
-/// sizes, or the config.json of a Llama or Mistral of Hugging Face. `seq`: tokens per sample, 0 for
+/// sizes, or the config.json of a Hugging Face Llama or Mistral. `seq`: tokens per sample, 0 for
 /// the model's own. Throws std::invalid_argument with one line: what, why, how to fix it; also for
 /// a `seq` if the model takes no tokens.
 ModelSpec find_spec(const std::string& name_or_file, int64_t seq = 0);

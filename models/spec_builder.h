@@ -25,7 +25,7 @@ struct SizeKey {
   const char* name;
   std::variant<int64_t FamilySizes::*, bool FamilySizes::*> value;
   int64_t most = 1;
-  bool required = true;  // false: what the struct says where a file does not
+  bool required = true;  // false: a file may leave it out, for the struct's default
 };
 
 constexpr bool kOptional = false;  // SizeKey::required
@@ -96,7 +96,7 @@ class SpecBuilder {
                                             .rows = rows});
   }
 
-  /// Adds a unit that looks tokens up in a matrix, of which its backward reads nothing.
+  /// Adds a unit that looks tokens up in a matrix, which its backward does not read.
   template <class Kind>
   void add_embedding(Kind kind, int64_t tokens, int matrix) {
     UnitSpec& unit = add_unit("embed", kind, tokens, {matrix});

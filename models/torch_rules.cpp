@@ -72,7 +72,7 @@ constexpr TorchRules kTorch2_15 = next_rules(kTorch2_14, "2.15", [](TorchRules& 
 
 constexpr std::array kRows = {kTorch2_11, kTorch2_12, kTorch2_13, kTorch2_14, kTorch2_15};
 
-/// Returns the minor version, 9 for "2.9.1"; 0 for a text that is no version of PyTorch 2.
+/// Returns the minor version, 9 for "2.9.1"; 0 for a text that is not a version of PyTorch 2.
 int minor_number_of(std::string_view version) {
   constexpr std::string_view kMajor = "2.";
   int number = 0;

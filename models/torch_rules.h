@@ -30,13 +30,13 @@ struct TorchRules {
   /// looks for the device.
   bool fake_tensors_allocate;
   /// Among free blocks of one size the allocator takes the one that it has made first, not the one
-  /// with the lowest address. If a block is cut, the part that is given is a new block, the rest is
-  /// not.
+  /// with the lowest address. If a block is cut, the part that is handed out is a new block, the
+  /// rest is not.
   bool prefers_older_blocks;
-  /// The bytes that a memory fraction allows are rounded to the nearest number, and not down.
+  /// The bytes that a memory fraction allows are rounded to the nearest number, not down.
   bool rounds_memory_fraction;
   /// FSDP2 releases the all-gather output of the group before as soon as it waits for the next
-  /// group's, not only after that one is copied out.
+  /// group's, not only after that output is copied out.
   bool fsdp2_releases_at_once;
   /// FSDP2 adds a gradient in place to that of an earlier backward, whatever its dtype, and casts
   /// the first one as it comes; else both happen after the backward of a group.

@@ -16,7 +16,7 @@
 namespace shardlens::models {
 
 /// Holds the sizes of the simplified transformer of "PyTorch FSDP2: A Practical Guide", which has a
-/// linear layer in the place of attention.
+/// linear layer in place of attention.
 struct TransformerSizes {
   static constexpr std::string_view kFamily = "transformer";  // in a model file
 

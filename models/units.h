@@ -4,7 +4,7 @@
 //
 // `Ops` is a struct of static functions:
 //   Tensor, which has size, scalar_type, to, view, reshape, permute, transpose, select, expand,
-//     unbind, relu, is_cuda and + as LibTorch's has them; kFloat, a dtype of it
+//     unbind, relu, is_cuda and + as LibTorch's has them; kFloat, a dtype of Tensor
 //   torch_rules(x)                  the row of torch_rules.h by which operators run
 //   linear(input, weight, bias, use), project(input, weight, use)              models/model.h
 //   layer_norm(input, weight, bias, eps), rms_norm(input, weight, eps)

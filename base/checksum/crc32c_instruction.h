@@ -10,7 +10,7 @@
 namespace shardlens {
 
 /// A function that goes on from the checksum `crc` of earlier bytes, without the inversions at
-/// begin and end.
+/// the beginning and the end.
 using Crc32cUpdate = uint32_t (*)(uint32_t crc, std::span<const std::byte> bytes);
 
 /// Returns the function that uses the instruction; nullptr if this processor has no such

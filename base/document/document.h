@@ -118,15 +118,15 @@ class Value {
 
   bool is(Document::Type type) const { return document_->type(index_) == type; }
 
-  /// Returns the value of the key, or none if this is no map or has no such key. The last of equal
-  /// keys counts.
+  /// Returns the value of the key, or none if this is not a map or has no such key. The last of
+  /// equal keys counts.
   Value operator[](std::string_view key) const {
     if (!is(Document::Type::map)) return {*document_, Document::kNone};
     return {*document_, document_->find(index_, key).value_or(Document::kNone)};
   }
 
   /// Returns the last part of an object that is an instance of the class, or the result of a call
-  /// of it: its state, else its arguments. Returns none for any other value.
+  /// to the class: its state, else its arguments. Returns none for any other value.
   Value instance_of(std::string_view global) const {
     if (!is(Document::Type::object)) return {*document_, Document::kNone};
     const auto& items = document_->items(index_);
@@ -134,7 +134,7 @@ class Value {
         document_->type(items[0]) == Document::Type::global && document_->text(items[0]) == global;
     return {*document_, is_it ? items.back() : Document::kNone};
   }
-  /// Returns the value that a persistent id was made of; none if this is no persistent id.
+  /// Returns the value that a persistent id was made of; none if this is another value.
   Value persistent_id() const {
     if (!is(Document::Type::object)) return {*document_, Document::kNone};
     const auto& items = document_->items(index_);
@@ -159,7 +159,7 @@ class Value {
   std::string_view text() const {
     return is(Document::Type::text) ? std::string_view(document_->text(index_)) : "";
   }
-  /// Returns the keys and values of a map in turn; nothing if this is no map.
+  /// Returns the keys and values of a map in turn; nothing if this is not a map.
   std::span<const Document::Index> entries() const {
     if (!is(Document::Type::map)) return {};
     return document_->items(index_);

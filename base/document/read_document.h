@@ -16,7 +16,7 @@ namespace shardlens {
 /// std::invalid_argument with the offset of the byte that is damaged or asks for what is refused.
 Document read_pickle(std::string_view bytes, std::span<const std::string_view> globals = {});
 
-/// Reads JSON. Throws std::invalid_argument with the offset of the byte that is no JSON.
+/// Reads JSON. Throws std::invalid_argument with the offset of the byte that is not JSON.
 Document read_json(std::string_view bytes);
 
 }  // namespace shardlens

@@ -1,4 +1,4 @@
-// Finds what a program of ours loads and does not link: the null device's libraries, what is
+// Finds what our programs load rather than link: the null device's libraries, the library that is
 // preloaded into a Python program, and, in a wheel, LibTorch.
 //
 // The tree of a wheel, and of `make tarball`, is an installation's without LibTorch, which it takes
@@ -22,7 +22,7 @@ void put_first(const char* variable, std::string paths);
 
 /// Returns the folder of "null_device" or "record". In a build it is beside the program's folder;
 /// in an installation it is below lib/shardlens, also for a program that was built against one. If
-/// it is nowhere, returns where the build would have put it.
+/// there is none, returns where the build would have put it.
 std::filesystem::path support_folder(const std::string& name);
 
 /// Returns the null device's libraries of a folder in the form that LD_PRELOAD wants. Throws

@@ -1,5 +1,5 @@
-// Runs a command as a program. An error becomes one line with the exit code of design and README,
-// and no foreign text that the command prints can move a terminal's cursor.
+// Runs a command as a program. An error becomes one line on stderr and an exit code, and no foreign
+// text that the command prints can move a terminal's cursor.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ inline std::string error_line(std::string_view text) {
   return shown(text.substr(0, std::min(text.find('\n'), text.size())));
 }
 
-/// Prints the output of a command after escaping it, since parts of it may come from foreign files.
+/// Prints the output of a command after escaping it, since some parts may come from foreign files.
 /// Throws std::runtime_error if it cannot be written.
 inline void print_output(std::string_view text, std::FILE* stream = stdout) {
   const std::string shown = shown_lines(text);

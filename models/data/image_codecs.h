@@ -1,5 +1,5 @@
-// Declares one decoder a format, each by the library that reads it best. `bytes` are those of a
-// whole file, and pixels are the [height, width, 3] that Pillow has of it. Each throws
+// Declares one decoder per format, each with the library that reads it best. `bytes` are those of a
+// whole file, and pixels are [height, width, 3], as Pillow decodes them. Each throws
 // std::invalid_argument that says what is wrong, and names no file: image_file.h does.
 #pragma once
 

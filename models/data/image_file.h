@@ -14,7 +14,7 @@ struct DecodedImage {
 };
 
 /// Returns the pixels of an image file. `channels` is 1 (grey) or 3. Throws std::invalid_argument
-/// with one line that names the file and what is wrong with it; to try again would not help. Images
+/// with one line that names the file and what is wrong with it; trying again would not help. Images
 /// of more than kMostImagePixels, or of more than their bytes can hold, are refused before
 /// they are decoded.
 DecodedImage decode_image(const std::string& path, int64_t channels);

@@ -113,7 +113,7 @@ int scaled(int a, int b) {
 }
 
 /// Converts inks to colours. Files for print hold how much of each of four inks is absent: 255
-/// means that there is none of it.
+/// means no ink.
 std::vector<uint8_t> colours_of_inks(const std::vector<uint8_t>& inks) {
   std::vector<uint8_t> colours;
   colours.reserve(inks.size() / 4 * 3);

@@ -32,7 +32,7 @@ uint32_t big_endian(std::string_view bytes) {
 }
 
 /// Throws if a chunk is cut off, because stb_image takes memory for what a chunk claims before it
-/// looks whether that is there.
+/// checks that the bytes exist.
 void expect_whole_chunks(std::string_view bytes) {
   constexpr size_t kSignatureBytes = 8, kHeadBytes = 8, kChecksumBytes = 4;
   std::string_view rest = bytes.substr(std::min(bytes.size(), kSignatureBytes));

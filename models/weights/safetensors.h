@@ -27,7 +27,7 @@ struct SafetensorsTensor {
   std::string name;
   std::string dtype;
   std::vector<int64_t> shape;       // empty for a scalar
-  std::span<const std::byte> data;  // row-major; files of others need not align it to the dtype
+  std::span<const std::byte> data;  // row-major; other writers need not align it to the dtype
 };
 
 using SafetensorsMetadata = std::map<std::string, std::string>;
@@ -67,7 +67,7 @@ struct SafetensorsLayout {
   uint64_t bytes = 0;                   // of the file
 };
 
-/// Lays out a file of tensors, whose data need not be there. Throws std::logic_error if names
+/// Lays out a file of tensors, whose data may be missing. Throws std::logic_error if names
 /// repeat, or a dtype is unknown.
 SafetensorsLayout lay_out_safetensors(std::span<const SafetensorsTensor> tensors,
                                       const SafetensorsMetadata& metadata = {});

@@ -17,7 +17,7 @@ namespace shardlens::models {
 constexpr uint64_t kMostTorchFileBytes = uint64_t{4} << 30;
 
 /// Writes F32 tensors to `out`, a binary stream at its beginning. Throws std::logic_error for other
-/// dtypes and for more than kMostTorchFileBytes in all. The caller checks if `out` took it.
+/// dtypes and for more than kMostTorchFileBytes in all. The caller checks that `out` took all.
 void write_torch_file(std::ostream& out, std::span<const SafetensorsTensor> tensors);
 
 /// Writes one tensor in the same way, without a name.

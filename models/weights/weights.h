@@ -16,7 +16,7 @@ namespace shardlens::models {
 
 void draw_vit(const ModelSpec& spec, uint64_t seed, const ParameterReceiver& take);
 void draw_normal(const ModelSpec& spec, uint64_t seed, const ParameterReceiver& take);
-/// Draws weights for models of nn.Embedding, nn.Linear and nn.LayerNorm alone, which are told apart
+/// Draws weights for models of only nn.Embedding, nn.Linear and nn.LayerNorm, which are told apart
 /// by name and shape.
 void draw_modules(const ModelSpec& spec, uint64_t seed, const ParameterReceiver& take);
 
