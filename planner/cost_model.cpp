@@ -20,7 +20,7 @@ using models::UnitSpec;
 constexpr double kReached = 0.7;  // of a data sheet's rate, in large kernels and messages
 constexpr double kUnitOverheadSeconds = 50e-6;
 constexpr double kCollectiveLatencySeconds = 20e-6;
-constexpr double kAdamBytesAnElement = 28;  // reads weight, moments, gradient; writes all but that
+constexpr double kAdamBytesAnElement = 28;  // reads weight, moments, gradient; writes the first two
 constexpr double kHostMemoryGbps = 50;
 constexpr double kHostStepGbps = 10;  // the host's optimizer steps run on one thread a rank
 
@@ -32,7 +32,7 @@ struct NamedRates {
 // NVIDIA's data sheets, dense rates: "B200" (HGX), "H200 Tensor Core GPU", "H100 Tensor Core GPU"
 // (SXM), "A100 Tensor Core GPU" (SXM), "L40S", "L4", "A10" with AWS's figures for the A10G, and the
 // Ada white paper for the RTX 4090. Networks are the adapters of DGX B200, H200, H100 (400 Gbit/s a
-// GPU) and A100 (200); for the others 100 Gbit/s an adapter are assumed. PCIe: 4.0 or 5.0 x 16.
+// GPU) and A100 (200); for the others 100 Gbit/s an adapter is assumed. PCIe: 4.0 or 5.0 x 16.
 constexpr std::array kRates = {
     NamedRates{"b200", {75, 2250, 8000, 900, 50, 64}},
     NamedRates{"h200", {67, 989, 4800, 450, 50, 64}},
@@ -131,7 +131,7 @@ class Clock {
   }
 
  private:
-  using Streams = std::array<double, kStreams>;  // when each has done all so far
+  using Streams = std::array<double, kStreams>;  // when each has finished all work so far
 
   void time_action(StepCost& cost, Streams& streams, int id) const {
     const Action& action = schedule_.action(id);
@@ -146,7 +146,7 @@ class Clock {
   }
 
   /// True if a round begins at `id`, and all actions of the round before it ended by the same time
-  /// later than their likes one round earlier.
+  /// later than their counterparts one round earlier.
   bool has_settled(const StepCost& cost, int id) const {
     constexpr double kTolerance = 1e-9;
     const Repetition& repetition = schedule_.repetition;
@@ -161,7 +161,7 @@ class Clock {
     return true;
   }
 
-  /// Skips the rounds that take as long as the last one. Returns the first id behind all rounds.
+  /// Skips the rounds that take as long as the last one. Returns the first id after all rounds.
   int pass_over_alike(StepCost& cost, Streams& streams, int id) const {
     const Repetition& repetition = schedule_.repetition;
     const int length = repetition.length();

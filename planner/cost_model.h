@@ -1,11 +1,11 @@
-// Estimates roughly how long a step takes, to put strategies that fit in an order and to give a
-// predicted timeline its axis. Memory never depends on it.
+// Estimates roughly how long a step takes, to order strategies that fit and to give a predicted
+// timeline its axis. Memory never depends on this estimate.
 //
 // A unit's forward:  max(flops / matrix rate, parameter bytes / memory rate)
 //                    + 2 x (bytes kept for backward) / memory rate + kUnitOverhead
 //   flops = 2 x rows x elements of its matrices, + 4 x B x H x T^2 x head width for attention (half
-//   of it where causal); rows: tokens, or samples. Kept for backward: rows x what its matrices
-//   take and give, for a ViT's attention 6 x width, for its MLP 2 x (width + mlp width).
+//   that where causal); rows: tokens, or samples. Kept for backward: rows x inputs and outputs
+//   of its matrices, for a ViT's attention 6 x width, for its MLP 2 x (width + mlp width).
 // Backward: twice a forward, split evenly over the segments of a unit; recomputation: a forward.
 // A collective over n ranks: latency + bytes on the busiest link / link rate:
 //   all-gather (n - 1) x part, reduce-scatter (n - 1) / n x whole, all-reduce twice that. Ranks of
@@ -13,9 +13,10 @@
 //   adapters, one a GPU.
 // Copies: bytes / rate. An optimizer step reads and writes 28 bytes an element (Adam).
 //
-// Actions begin when the one before them on their stream and all that they wait for have ended, so
-// what overlaps in the schedule overlaps here. Rates are those of data sheets times kReached; sizes
-// of real kernels, host time, stragglers and clocks are left out. Use ratios, not milliseconds.
+// An action begins when the one before it on its stream and all that it waits for have ended, so
+// actions that overlap in the schedule overlap here. Rates are those of data sheets times kReached;
+// sizes of real kernels, host time, stragglers and clocks are left out. Use ratios, not
+// milliseconds.
 //
 // Rounds of a repetition are timed one by one until a round takes as long as the one before it,
 // action by action; all later rounds then take as long too.

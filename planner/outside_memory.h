@@ -20,7 +20,7 @@ struct Calibration {
   int64_t modules_bytes = 0;
   int64_t nccl_bytes_a_communicator = 0;
   std::string source;  // a file
-  std::string gpu{};   // the driver's name of it; empty: not known
+  std::string gpu{};   // the driver's name; empty: not known
 
   bool operator==(const Calibration&) const = default;
 };
@@ -44,9 +44,9 @@ int communicators_of(const Schedule& schedule, int64_t wanted);
 OutsideMemory outside_memory(const Gpu& gpu, const Schedule& schedule, int64_t communicators,
                              const Calibration* calibration);
 
-/// Reads a calibration from a recording (FILE.slp: what the driver gave to whom, what the device
-/// said was in use) or from FILE.json, an object with "context_bytes", "modules_bytes" and
-/// "nccl_bytes_a_communicator". Throws std::invalid_argument if the file says nothing of them.
+/// Reads a calibration from a recording (FILE.slp: the driver's allocations by owner, and what the
+/// device reported in use) or from FILE.json, an object with "context_bytes", "modules_bytes" and
+/// "nccl_bytes_a_communicator". Throws std::invalid_argument if the file says nothing about them.
 Calibration read_calibration(const std::string& path);
 
 }  // namespace shardlens::planner

@@ -1,5 +1,5 @@
-// `shardlens plan` without a process around it: it takes arguments and returns what is to be
-// printed and the exit code.
+// `shardlens plan` without a process around it: it takes arguments and returns the text to
+// print and the exit code.
 #pragma once
 
 #include <string>

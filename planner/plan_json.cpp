@@ -101,8 +101,8 @@ Json program_json(const std::vector<PytorchHabit>& habits) {
   return json;
 }
 
-/// Says how much memory the program takes if it is written otherwise, and if that could change the
-/// verdict.
+/// Says how much memory the program takes if it is written differently, and if that could change
+/// the verdict.
 Json doubt_json(const Plan& plan) {
   if (!plan.least_written) return nullptr;
   const auto json_of = [](const ProgramVariant& written) -> Json {

@@ -1,4 +1,4 @@
-// The flags that `shardlens plan` has beside those of train (strategy.h).
+// The flags that `shardlens plan` has besides those of train (config/options.h).
 #pragma once
 
 #include <optional>

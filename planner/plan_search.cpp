@@ -81,7 +81,7 @@ std::vector<Alteration> Space::prefetches() const {
   return {[](Config&) {}, [](Config& c) { c.forward_prefetch = c.backward_prefetch = 0; }};
 }
 
-/// Returns alterations that cut the batch in parts; a step still sees as many samples.
+/// Returns alterations that cut the batch into parts; a step still sees as many samples.
 std::vector<Alteration> Space::parts() const {
   std::vector<Alteration> parts = {[](Config&) {}};
   if (!is_open(&Config::accumulate, "accumulate")) return parts;
@@ -108,7 +108,7 @@ bool is_redundant(const Config& config, const Config& base) {
 
 // ---- judging a candidate ------------------------------------------------------------------------
 
-/// Lists the flags in which a configuration differs from what was asked.
+/// Lists the flags in which a configuration differs from the given one.
 std::string changed_flags(const Config& config, const Config& base) {
   std::string text;
   for (const Option& option : options()) {

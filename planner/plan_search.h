@@ -18,7 +18,7 @@ namespace shardlens::planner {
 struct Candidate {
   Config config;  // ready for train
   std::string flags;
-  int64_t device_bytes = 0;  // of those on the front
+  int64_t device_bytes = 0;  // only for those on the front
   double step_seconds = 0;   // 0: it cannot be run
   Problem rejected;          // why; nothing: it is on the front
 };
@@ -32,7 +32,7 @@ struct SearchResult {
 };
 
 /// Searches from `config`. `given`: names of the flags that the user gave. `budget_bytes`: the
-/// device memory that may be used, what is outside the allocator included; nothing: all of it.
+/// device memory that may be used, including memory outside the allocator; nothing: the GPU's.
 SearchResult search_strategies(const Config& config, const std::vector<std::string>& given,
                                const PlanOptions& options, std::optional<int64_t> budget_bytes);
 

@@ -33,7 +33,7 @@ bool fits(const Trial& tried, const PlanOptions& options) {
     if (tried.target.gpu != nullptr) return simulate(run, options.allocator, left).fits();
     return simulate(run, options.allocator).simulation->peak().allocated_bytes <= left;
   } catch (const std::invalid_argument&) {
-    return false;  // sizes or ranks that cannot be
+    return false;  // sizes or ranks that do not work
   }
 }
 
@@ -72,7 +72,7 @@ ModelSpec with_number_of_layers(const ModelSpec& spec, int64_t layers) {
       "--solve layers: the model {} has no number of layers; give batch, world or gpu", spec.name));
 }
 
-/// Returns the number of which the ranks must be a multiple.
+/// Returns a number that must divide the ranks.
 int64_t rank_step(const Config& config) {
   if (config.strategy == StrategyKind::single) {
     throw std::invalid_argument(

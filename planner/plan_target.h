@@ -15,14 +15,14 @@
 namespace shardlens::planner {
 
 struct PlanTarget {
-  const Gpu* gpu = nullptr;  // none: the CPU
-  bool is_null = false;      // a null device: nothing but the allocator's memory is on it
+  const Gpu* gpu = nullptr;  // null: the CPU
+  bool is_null = false;      // a null device, which holds only the allocator's memory
   /// The memory of one rank's device; nothing: it is not known, so everything fits.
   std::optional<int64_t> capacity_bytes;
   PlanTorch torch{};
-  /// Set if the program is a Python one with PyTorch's FSDP2; says how it is written. None: ours.
+  /// Says how a Python program with PyTorch's FSDP2 is written; nothing if the program is ours.
   std::optional<PytorchOptions> pytorch{};
-  /// The contents of --data, given if many runs are prepared; nothing: each preparation looks.
+  /// The contents of --data, set if many runs are prepared; nothing: each preparation looks.
   std::optional<TrainingData> data{};
 
   /// Returns the device that the run would have.

@@ -1,4 +1,4 @@
-// A plan for people.
+// A plan as text for people.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The version of PyTorch by whose rules a plan is made, and why it is that one.
+// The version of PyTorch by whose rules a plan is made, and why that version was chosen.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace shardlens::planner {
 struct PlanTorch {
   const models::TorchRules* rules = &models::own_torch_rules();
   std::string source = "this build";  // who said which: "--torch", "PyTorch 2.15.0 of /venv/python"
-  Problem doubt;                      // nothing where that version's rules are known
+  Problem doubt;                      // nothing if that version's rules are known
 };
 
 /// Chooses the version. `asked` is the value of --torch, empty if it was not given: then our own

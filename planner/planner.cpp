@@ -80,8 +80,8 @@ PlanFailure failure_at(const PreparedRun& run, const Timeline& timeline, size_t 
 
 // ---- the verdict --------------------------------------------------------------------------------
 
-/// True for settings under which a request may fail though the device has room for all that is
-/// reserved.
+/// True for settings under which a request may fail although the device has room for all reserved
+/// memory.
 bool limits_itself(const AllocatorSettings& settings) {
   return settings.memory_fraction < 1 || settings.garbage_collection_threshold > 0;
 }
@@ -190,7 +190,7 @@ std::unique_ptr<RankSimulation> judged_simulation(Plan& plan, const PreparedRun&
   if (plan.verdict != Verdict::fits_with_retries) return std::move(result.simulation);
   result = simulate(run, settings, *plan.capacity_bytes - plan.outside.total_bytes());
   take_peaks(plan, run, *result.simulation);
-  plan.retries = std::max(plan.retries, result.retries);  // with those of rounds that are left out
+  plan.retries = std::max(plan.retries, result.retries);  // including rounds that are left out
   return std::move(result.simulation);
 }
 

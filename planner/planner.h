@@ -3,7 +3,7 @@
 // allocation by allocation (simulation.h); neither a GPU nor LibTorch is needed.
 //
 // [Note: capacity]
-// A rank may use the device's memory less what is outside of LibTorch's allocator
+// A rank may use the device's memory, less what is outside LibTorch's allocator
 // (outside_memory.h). *Fits*: no request ever fails. *Fits with retries*: some request makes the
 // allocator give its whole cache back first, which stalls the device, maybe in every step. *Does
 // not fit*: some request fails even so. How much is reserved depends on the capacity: if the plan
@@ -37,7 +37,7 @@ struct PlanOptions {
   AllocatorSettings allocator{};
   std::optional<Calibration> calibration{};
   PlanTorch torch{};
-  std::optional<PytorchOptions> pytorch{};  // of a Python program; none: ours
+  std::optional<PytorchOptions> pytorch{};  // a Python program; nothing: ours
   bool explains = false;                    // Plan::what_ifs, a simulation each, also where it fits
 };
 
@@ -80,9 +80,9 @@ struct PlanFailure {
 /// The effect of one change of the configuration on memory and time.
 struct WhatIf {
   std::string change;             // "--recompute full"
-  int64_t device_bytes = 0;       // more than the plan's, each on an unlimited device
+  int64_t device_bytes = 0;       // minus the plan's, each on an unlimited device
   double step_time_ratio = 1;     // to the plan's
-  double compute_time_ratio = 1;  // of units alone
+  double compute_time_ratio = 1;  // only of units
 };
 
 /// The answer to --solve.
@@ -101,7 +101,7 @@ struct Plan {
   std::string model;
   int64_t parameters = 0;
   DeviceChoice device{};
-  std::string engine;                 // whose program: "shardlens" or "pytorch-fsdp2"
+  std::string engine;                 // "shardlens" or "pytorch-fsdp2"
   std::vector<PytorchHabit> program;  // how the Python one is written; empty: ours
   PlanTorch torch;                    // by whose rules memory is taken
   std::string gpu;                    // as gpus.h names it; empty on a CPU
@@ -109,7 +109,7 @@ struct Plan {
 
   SimulatedPeak peak;
   SimulatedPeak step_peak;
-  int64_t device_bytes = 0;  // what is reserved at most, and what is outside of it
+  int64_t device_bytes = 0;  // the most that is reserved, plus memory outside the allocator
   int64_t static_bytes = 0;  // held from step to step, as asked for
   int64_t pinned_bytes = 0;
   int64_t host_bytes = 0;
@@ -119,7 +119,7 @@ struct Plan {
 
   std::optional<int64_t> capacity_bytes;
   std::optional<int64_t>
-      headroom_bytes;  // to least_fast_bytes, or where it is none, least_any_bytes
+      headroom_bytes;  // to least_fast_bytes, or if there is none, least_any_bytes
   Verdict verdict = Verdict::fits;
   int64_t retries = 0;
   /// A Python program may be written in other ways: these words of --pytorch take the least and the
@@ -144,8 +144,8 @@ struct Plan {
 /// does.
 PlanTarget target_of(const Config& config, const PlanOptions& options);
 
-/// Makes the plan of a configuration. `data` is what --data has, if the caller has looked. Throws
-/// std::invalid_argument for a configuration that cannot be run.
+/// Makes the plan of a configuration. `data` is the content of --data, if the caller has looked.
+/// Throws std::invalid_argument for a configuration that cannot be run.
 Plan make_plan(const Config& config, const PlanOptions& options,
                const std::optional<TrainingData>& data = {});
 
@@ -159,8 +159,8 @@ struct PlannedTimeline {
   profiler::Profile timeline;  // with the cost model's times, and a notice that nothing ran
 };
 
-/// Makes both with as few simulations as the verdict needs: one if the run fits. What would change
-/// it is simulated only if `options.explains`. Throws as make_plan does.
+/// Makes both with as few simulations as the verdict needs: one if the run fits. Changes that would
+/// take less memory are simulated only if `options.explains`. Throws as make_plan does.
 PlannedTimeline make_timeline(const Config& config, const PlanOptions& options);
 
 }  // namespace shardlens::planner

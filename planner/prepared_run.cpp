@@ -29,7 +29,7 @@ double product(const std::vector<int64_t>& sizes) {
 void check_sizes(const models::ModelSpec& spec, const Config& config) {
   constexpr double kMostBytes = 0x1p62;
   constexpr double kBytesAnElement = 8;    // fp64 at most
-  constexpr double kTensorsAUnit = 32;     // alive at once, more than any has
+  constexpr double kTensorsAUnit = 32;     // alive at once, more than in any unit
   constexpr double kBytesAParameter = 32;  // masters, moments, gradients, copies
   double parameters = 0, widest = 1;
   for (const models::ParameterSpec& parameter : spec.parameters) {
@@ -62,8 +62,8 @@ Checkpointing checkpointing_of_run(const PreparedRun& run) {
   return checkpointing_of(config);
 }
 
-/// Returns the rank that stands for all: unless one is asked for, the last, which writes the most
-/// into a checkpoint.
+/// Returns the rank that stands for all: the one that was asked for, else the last, which writes
+/// the most into a checkpoint.
 int rank_of(const PreparedRun& run) {
   const int64_t asked = run.asked.solo_rank;
   return static_cast<int>(asked >= 0 ? asked : world_size_of(run.asked) - 1);

@@ -1,4 +1,4 @@
-// A configuration made ready to be simulated, and the result of one simulation of it. All of the
+// A configuration made ready to be simulated, and the result of simulating it once. All of the
 // planner's questions (a plan, what would change it, a search) are answered from these.
 #pragma once
 
@@ -21,14 +21,14 @@ namespace shardlens::planner {
 struct PreparedRun {
   models::ModelSpec spec;
   Config asked;   // as given
-  Config config;  // of one rank alone
+  Config config;  // of one rank
   PlanTarget target;
   Schedule train;
   Schedule evaluate;
   OutsideMemory outside;
   TrainingData data;
   Checkpointing checkpointing{};
-  bool every_microbatch = false;  // is simulated: slow, and the same comes of it
+  bool every_microbatch = false;  // simulates all of them: slow, same result
 
   const Schedule& schedule_of(profiler::Phase phase) const {
     return phase == profiler::Phase::evaluating ? evaluate : train;
@@ -59,7 +59,7 @@ RunResult simulate(const PreparedRun& run, const AllocatorSettings& settings,
 StepCost cost_of(const PreparedRun& run);
 StepCost evaluation_cost_of(const PreparedRun& run);
 
-/// Returns the reserved bytes of the peak and what is outside of the allocator, together.
+/// Returns the reserved bytes of the peak plus memory outside the allocator.
 int64_t device_bytes(const PreparedRun& run, const SimulatedPeak& peak);
 
 }  // namespace shardlens::planner

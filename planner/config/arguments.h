@@ -17,8 +17,8 @@ struct Arguments {
 };
 
 /// Parses the flags after the command's name; --config FILE is read first, and flags override it.
-/// The file may be another program's (planner/config/foreign/): then it matters if a launcher has
-/// started this process as one of `launched` ranks; 0: none has. Throws std::invalid_argument.
+/// The file may be another program's (planner/config/foreign/): then it matters whether a launcher
+/// has started this process as one of `launched` ranks; 0: none has. Throws std::invalid_argument.
 Arguments parse_arguments(const std::vector<std::string>& arguments, int64_t launched = 0);
 
 std::string help_text(std::string_view command);

@@ -8,7 +8,7 @@ namespace shardlens::planner {
 
 namespace {
 
-/// Returns the reason why a run has nothing to keep in checkpoints; nullptr: it has.
+/// Returns the reason why a run has nothing to keep in checkpoints; nullptr if it has something.
 const char* reason_for_no_checkpoint(const Config& config) {
   if (device_of(config).kind == DeviceKind::null) return "a null device keeps no values";
   const bool is_alone = config.solo_rank >= 0 && world_size_of(config) > 1;

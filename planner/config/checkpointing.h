@@ -17,8 +17,8 @@ struct Checkpointing {
   KeepRule by = KeepRule::newest;
 };
 
-/// Reads those flags. Throws std::invalid_argument if a value is none of their words, and if
-/// checkpoints are asked for of a run that has no values to keep.
+/// Reads those flags. Throws std::invalid_argument if a value is not one of their words, or if
+/// checkpoints are asked for in a run that has no values to keep.
 Checkpointing checkpointing_of(const Config& config);
 
 }  // namespace shardlens::planner

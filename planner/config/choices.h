@@ -18,14 +18,14 @@ constexpr bool is_sharded(StrategyKind kind) {
 }
 
 /// Says if a group is resharded after forward. `automatic`: no for the head, whose gather in
-/// backward would follow at once; yes for others. `partly`: fewer ranks than all shards keep a copy
-/// between them.
+/// backward would follow at once; yes for others. `partly`: some ranks, fewer than all shards, keep
+/// a copy between them.
 enum class Reshard { automatic, yes, no, partly };
 
 /// The value of --reshard-after-forward.
 struct ReshardChoice {
   Reshard mode = Reshard::automatic;
-  int kept = 0;  // of partly: ranks that keep a copy between them
+  int kept = 0;  // if partly: ranks that keep a copy between them
 
   bool operator==(const ReshardChoice&) const = default;
 };
@@ -36,7 +36,7 @@ std::string text_of(const ReshardChoice& reshard);
 /// Reads the word. Throws std::invalid_argument.
 ReshardChoice reshard_named(std::string_view word);
 
-/// The value of --recompute: blocks whose index `every` divides keep their input alone; 0: none.
+/// The value of --recompute: blocks whose index `every` divides keep only their input; 0: none.
 struct Recompute {
   int every = 0;
 
@@ -49,17 +49,16 @@ std::string text_of(const Recompute& recompute);
 /// Reads the word. Throws std::invalid_argument.
 Recompute recompute_named(std::string_view word);
 
-/// The state that lives in host memory from step to step: the fp32 masters alone; masters and
+/// The state that lives in host memory from step to step: only the fp32 masters; masters and
 /// moments, which the host then steps, while the device keeps its parameters in their dtype; or
-/// all.
+/// everything.
 enum class Offload { none, params, optimizer, all };
 constexpr auto choice_words(Offload) { return words("none", "params", "optimizer", "all"); }
 
 enum class OptimizerKind { adam, adamw, sgd };
 constexpr auto choice_words(OptimizerKind) { return words("adam", "adamw", "sgd"); }
 
-/// Says when several microbatches of a step reduce gradients: each its own, or once for all of
-/// them.
+/// Says when a step of several microbatches reduces gradients: for each of them, or once for all.
 enum class Sync { every, last };
 constexpr auto choice_words(Sync) { return words("every", "last"); }
 
@@ -90,11 +89,11 @@ constexpr auto choice_words(Switch) { return words("on", "off"); }
 enum class KeepRule { newest, accuracy, loss };
 constexpr auto choice_words(KeepRule) { return words("newest", "accuracy", "loss"); }
 
-/// Reads a whole number of at least 1; returns 0 if the text is none.
+/// Reads a whole number of at least 1; returns 0 for any other text.
 int64_t count_named(std::string_view text);
 
-/// Returns a count as an int. Throws std::invalid_argument, with the option's name, if it is more
-/// than a program can mean.
+/// Returns a count as an int. Throws std::invalid_argument, with the option's name, if it is too
+/// large to be meant.
 int small_count(std::string_view option, int64_t count);
 
 }  // namespace shardlens::planner

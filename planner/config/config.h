@@ -12,8 +12,8 @@
 
 namespace shardlens::planner {
 
-/// The settings of a run as the user gave them. strategy_of() and its neighbours read
-/// what is still text, such as --wrap.
+/// The settings of a run as the user gave them. strategy_of() and its neighbours parse
+/// those that are still text, such as --wrap.
 struct Config {
   std::string model = "vit-tutorial";
   std::string data = "auto";
@@ -75,7 +75,7 @@ struct Config {
   int64_t log_every = 10;
 };
 
-/// Returns the device that --device names. The runtime resolves `--device auto` before it asks.
+/// Returns the device that --device names. The runtime resolves `--device auto` first.
 /// Throws std::invalid_argument for an unknown device or GPU.
 Device device_of(const Config& config);
 
@@ -85,12 +85,12 @@ std::optional<int64_t> capacity_of(const Config& config);
 /// Returns the dtype to which logits are cast before the loss; nothing: they stay as computed.
 std::optional<DType> output_dtype_of(const Config& config);
 
-/// Returns how many ranks the run has in all, those that other hosts would run included.
+/// Returns how many ranks the run has in all, including those that other hosts would run.
 int64_t world_size_of(const Config& config);
 
 /// Returns the same configuration for a process in another folder: with absolute paths for files of
-/// the model, the data and the start weights. Relative paths begin at `base`; empty: at the current
-/// folder of this process.
+/// the model, the data and the start weights. Relative paths begin at `base`; empty: at this
+/// process's current folder.
 Config with_absolute_inputs(Config config, const std::filesystem::path& base = {});
 
 }  // namespace shardlens::planner

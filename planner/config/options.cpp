@@ -158,7 +158,7 @@ Number parse_number(const Option& option, std::string_view text) {
   return number;
 }
 
-// Each sets a value of its type from its text. Throws std::invalid_argument.
+// Each function sets a value of its type from its text. Throws std::invalid_argument.
 
 template <ClosedChoice Choice>
 void set_value(const Option& option, std::string_view text, Choice& value) {
@@ -207,7 +207,8 @@ std::string text_of_value(const Value& value) {
   }
 }
 
-/// Returns what config.json holds for a value: numbers and booleans as they are, all else as text.
+/// Returns what config.json holds for a value: numbers and booleans as they are, everything else as
+/// text.
 template <class Value>
 nlohmann::ordered_json json_of(const Value& value) {
   if constexpr (std::is_arithmetic_v<Value>) {
@@ -238,8 +239,8 @@ const Option& find_option(const std::string& key, const std::string& file) {
       "{}: unknown key \"{}\"; the keys are the flags of train with _ for -", file, shown(key)));
 }
 
-/// Sets strategy and reshard mode from FSDP1's name of a sharding strategy. Returns false if `text`
-/// is none.
+/// Sets strategy and reshard mode from FSDP1's name of a sharding strategy. Returns false for any
+/// other text.
 bool set_fsdp1_name(Config& config, std::string_view text) {
   struct Alias {
     std::string_view name;

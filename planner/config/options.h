@@ -20,7 +20,7 @@ using Field = FieldPointer<std::string, int64_t, double, bool, StrategyKind, DTy
 
 struct Option {
   std::string_view name;   // "log-every"
-  std::string_view value;  // what stands for the value in the help: "N", "auto|true|false"
+  std::string_view value;  // stands for the value in the help: "N", "auto|true|false"
   std::string_view help;
   Field field;
   double minimum = 0;      // of a number

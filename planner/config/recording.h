@@ -14,7 +14,7 @@ struct Recording {
   std::optional<StepRange> steps;  // nothing: all of the run
 };
 
-/// Reads --profile. Throws std::invalid_argument if it is none of its words and no range of steps.
+/// Reads --profile. Throws std::invalid_argument if it is neither a word nor a range of steps.
 Recording recording_of(const Config& config);
 
 }  // namespace shardlens::planner

@@ -12,13 +12,13 @@
 namespace shardlens::planner {
 
 /// The units that are gathered together: those of a block of the model, all of them, runs of units
-/// of so many elements, or what stands in a module whose name matches.
+/// of at least `numel` elements, or a module whose name matches.
 enum class WrapKind { block, root, size, module };
 
 struct Wrap {
   WrapKind kind = WrapKind::block;
-  int64_t numel = 0;     // of size
-  std::string module{};  // of module: a regular expression
+  int64_t numel = 0;     // if kind is size
+  std::string module{};  // if kind is module: a regular expression
 
   bool operator==(const Wrap&) const = default;
 };
@@ -28,7 +28,7 @@ struct Strategy {
   StrategyKind kind = StrategyKind::fsdp;
   int world_size = 1;
   Reshard reshard_after_forward = Reshard::automatic;
-  DType param_dtype = DType::fp32;  // of what is gathered and computed with; masters are fp32
+  DType param_dtype = DType::fp32;  // for gathers and compute; masters are fp32
   CommunicatorKind communicator = CommunicatorKind::none;
   bool staged = false;  // a communicator of the CPU serves another device, through host memory
   int64_t batch = 64;   // samples a rank and microbatch
@@ -45,7 +45,7 @@ struct Strategy {
   std::string keep_fp32{};  // ... gathered and computed with in fp32
   int microbatches = 1;     // a step
   Sync sync = Sync::every;
-  int recompute_every = 0;       // blocks whose index it divides keep their input alone; 0: none
+  int recompute_every = 0;       // blocks whose index it divides keep only their input; 0: none
   bool holds_gradients = false;  // no step before all gradients are known: clipping, loss scale
 
   /// Returns how many ranks share one copy of the state.

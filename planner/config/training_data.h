@@ -1,5 +1,5 @@
-// The data that a model is trained on: which data --data auto means, how many samples there are and
-// of which size, read from headers and names of files, and how many steps an epoch has.
+// The data that a model is trained on: which data --data auto means, the number and size of
+// samples, read from headers and names of files, and how many steps an epoch has.
 #pragma once
 
 #include <cstdint>
@@ -33,9 +33,9 @@ struct TrainingData {
 /// images, else synthetic data.
 std::string data_for(const models::ModelSpec& spec);
 
-/// Looks at `config.data` and returns what it has for this model. The packaged images need not be
-/// installed. Throws std::invalid_argument if there is no such data, or if the model takes no
-/// images.
+/// Looks at `config.data` and returns the data that it has for this model. The packaged images need
+/// not be installed. Throws std::invalid_argument if there is no such data, or if the model takes
+/// no images.
 TrainingData find_data(const models::ModelSpec& spec, const Config& config);
 
 TrainingData data_of(const models::ImageFolder& folder);

@@ -165,7 +165,7 @@ std::vector<Fsdp2::Block> Fsdp2::all_gather_inputs(const Group& group) {
   return inputs;
 }
 
-/// Allocates the copy of a shard on one rank; nullptr if the shard is used as it lies.
+/// Allocates the copy of a shard on one rank; nullptr if the shard is used as it is.
 Fsdp2::Block Fsdp2::input_copy(const ShardedParameter& shard) {
   const Block copy = options_.cpu_offload ? take(shard.padded_numel, Type::fp32) : nullptr;
   return casts() ? take(shard.padded_numel, options_.param_type) : copy;
@@ -218,7 +218,7 @@ void Fsdp2::wait_for_unshard(Group& group) {
   if (is_forward) before = std::exchange(forward_output_, nullptr);
   if (context_.torch->fsdp2_releases_at_once) before = nullptr;
   const TimelineScope scope(memory_.timeline(), Category::unsharded_parameter, "parameters");
-  Block input;  // on one rank; a name in Python keeps it until the next one is there
+  Block input;  // on one rank; a name in Python keeps it until the next one exists
   for (size_t i = 0; i < group.parameters.size(); ++i) {
     const ShardedParameter& shard = shards_[static_cast<size_t>(group.parameters[i])];
     if (options_.shards == 1) input = input_copy(shard);
@@ -392,7 +392,7 @@ void Fsdp2::add_to_whole_gradients() {
 }
 
 /// Sets the dtypes to which arriving gradients are cast. A gradient is cast at once if this
-/// backward does not reduce it and there is none to add it to.
+/// backward does not reduce it and there is no earlier one to add it to.
 void Fsdp2::set_gradient_types(const Group& group) {
   if (!context_.torch->fsdp2_adds_in_place) return;
   for (const int index : group.parameters) {

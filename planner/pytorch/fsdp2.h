@@ -1,4 +1,4 @@
-// PyTorch's FSDP2 without values: which memory torch.distributed.fsdp.fully_shard allocates and
+// PyTorch's FSDP2 without values: the memory that torch.distributed.fsdp.fully_shard allocates and
 // frees on which stream, in the order in which its hooks run, by the rules of the context's
 // version. Names are those of torch/distributed/fsdp/_fully_shard: _fsdp_param_group.py,
 // _fsdp_collectives.py, _fsdp_param.py.
@@ -24,7 +24,7 @@ struct Fsdp2Options {
   int shards = 1;
   int shard_rank = 0;
   int replicas = 1;
-  int regather_shards = 0;  // reshard_after_forward=K; 0: not
+  int regather_shards = 0;  // reshard_after_forward=K; 0: unset
   bool reshard_after_forward = true;
   bool own_groups = false;  // embedding and head are groups of their own, as are the blocks
   bool cpu_offload = false;
@@ -40,7 +40,7 @@ struct ShardedParameter {
   int64_t padded_numel = 0;
   int64_t numel = 0;
   std::shared_ptr<meta::Storage> data;
-  std::shared_ptr<meta::Storage> gradient;  // shared by all of a group; none under CPU offload
+  std::shared_ptr<meta::Storage> gradient;  // shared by the whole group; none under CPU offload
   bool has_gradient = false;
 };
 
@@ -54,7 +54,7 @@ class Fsdp2 final : public ModuleHooks {
   const std::vector<meta::Tensor>& weights() const { return weights_; }
   /// Returns the shards by parameter, in the order of model.parameters().
   std::vector<ShardedParameter>& shards() { return shards_; }
-  /// Makes the shard of a parameter that two modules share once more, for the second module.
+  /// Makes a second shard of a parameter that two modules share, for the second module.
   void make_again(int parameter);
 
   meta::Tensor enter(int unit, const meta::Tensor& input) override;

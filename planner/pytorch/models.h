@@ -19,12 +19,12 @@ namespace shardlens::planner {
 /// written in none of them.
 struct PytorchVariant {
   bool fp32_logits = false;    // the model's forward ends with .float()
-  bool keeps_logits = false;   // the loop has a name for them, which the next forward's take over
+  bool keeps_logits = false;   // the loop names them until the next forward replaces them
   bool own_loss_type = false;  // cross entropy in the logits' dtype, not in fp32
-  bool repeats_kv = false;     // of a Llama, in every dtype: a key head for every query head
-  bool norms_by_hand = false;  // of a Llama: RMSNorm in fp32, operator by operator
+  bool repeats_kv = false;     // only a Llama, in every dtype: a key head for every query head
+  bool norms_by_hand = false;  // only a Llama: RMSNorm in fp32, operator by operator
 
-  /// True if a word is chosen that has a meaning only for a Llama.
+  /// True if a word is chosen that only applies to a Llama.
   bool is_of_llama() const { return repeats_kv || norms_by_hand; }
 };
 
@@ -38,7 +38,7 @@ struct PytorchParameter {
 };
 
 /// Lists the model's parameters in the order of model.parameters(). Throws std::invalid_argument
-/// for a family that has no model here in PyTorch's own words: what, why, how to fix it.
+/// for a family whose Python code is not modelled here: what, why, how to fix it.
 std::vector<PytorchParameter> pytorch_parameters(const models::ModelSpec& spec);
 
 /// Returns indices into `parameters` in the order in which Module.to_empty() and fully_shard()

@@ -215,8 +215,8 @@ Tensor PytorchOps::inverse_root(const Tensor& input) {
   });
 }
 
-/// Multiplies by `b`, which is broadcast. Backward sums b's gradient up once both gradients are
-/// there.
+/// Multiplies by `b`, which is broadcast. Backward sums b's gradient up once both gradients
+/// exist.
 Tensor PytorchOps::multiply_by_broadcast(const Tensor& a, const Tensor& b) {
   const OperatorCall call(context_);
   return with_node(meta::empty_like(a), {&a, &b}, {b, a},

@@ -1,5 +1,5 @@
 // torch.optim.Adam, AdamW and clip_grad_norm_ on FSDP2's sharded parameters without values: the
-// state that the first step makes, and what each step takes meanwhile.
+// state that the first step makes, and the memory that each step takes in between.
 #pragma once
 
 #include <memory>

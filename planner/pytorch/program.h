@@ -1,4 +1,4 @@
-// The Python program that a plan stands for: reads the words of --pytorch, which say how it is
+// The Python program that a plan assumes: reads the words of --pytorch, which say how it is
 // written, and describes the program in words for readers of the plan.
 #pragma once
 
@@ -17,7 +17,7 @@ PytorchOptions read_pytorch_words(std::string_view words);
 /// Returns all words, for the help text.
 std::string pytorch_words();
 
-/// One thing that a program may do otherwise, and how this one does it.
+/// One thing that programs do in different ways, and how this program does it.
 struct PytorchHabit {
   std::string what;  // "zero_grad"
   std::string how;   // "set_to_none, after the optimizer's step"

@@ -28,8 +28,7 @@ Tensor PytorchScaler::scale(const Tensor& loss) {
 }
 
 /// Models _unscale_grads_, which copies two numbers to the gradients' device, one of which outlives
-/// the call. Ranks that hold shards then agree on the largest of what they found, by a collective
-/// on a copy.
+/// the call. Ranks that hold shards then agree on the largest result, by a collective on a copy.
 void PytorchScaler::check_gradients() {
   if (!options_.gradients_on_device) return;
   found_inf_ = take(Type::fp32);
@@ -50,7 +49,7 @@ void PytorchScaler::unscale() {
   is_unscaled_ = true;
 }
 
-/// Steps an optimizer with fused=True, which gets the scale and what was found as tensors of its
+/// Steps an optimizer with fused=True, which gets the scale and the overflow flag as tensors of its
 /// own.
 void PytorchScaler::step_fused(const std::function<void()>& optimizer_step) {
   if (!is_unscaled_) {

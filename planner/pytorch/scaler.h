@@ -1,5 +1,5 @@
 // torch.amp.GradScaler without values: the numbers on the device by which fp16 gradients are kept
-// from underflow, and those that each step makes meanwhile. Names are those of
+// from underflow, and those that each step makes in between. Names are those of
 // torch/amp/grad_scaler.py.
 #pragma once
 

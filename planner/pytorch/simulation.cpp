@@ -157,7 +157,7 @@ void PytorchSimulation::run_microbatch() {
       logits_ = std::move(logits);
       return model_->loss(logits_);
     }();
-    loss_ = std::move(loss);  // only now is the one before released, as it is in Python
+    loss_ = std::move(loss);  // only now is the previous one released, as in Python
   }
   const TimelineScope scope(timeline_, Category::gradient, "backward");
   const Tensor scaled = scaled_loss();

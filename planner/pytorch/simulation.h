@@ -1,6 +1,6 @@
 // Simulates a run of one rank of a Python program without values: PyTorch's FSDP2, its optimizer
-// and its loop, as far as they change the rank's memory. planner/simulate/simulation.h does the
-// same for our own program.
+// and its loop, as far as they change the rank's memory. planner/simulate/simulation.h simulates
+// our own program.
 #pragma once
 
 #include <cstdint>
@@ -23,13 +23,13 @@ namespace shardlens::planner {
 /// forward, or never: zero_grad(set_to_none=False).
 enum class PytorchZeroGrad : uint8_t { after, before, keep };
 
-/// Choices of a Python program for which Config has no option, since our program has only one way.
+/// Choices of a Python program that Config has no option for, since our program has only one way.
 struct PytorchOptions {
   int rank = 0;
   const Gpu* gpu = nullptr;
   const models::TorchRules* torch = &models::own_torch_rules();
   AllocatorSettings allocator{};
-  int64_t steps = 5;        // the first two make state; blocks may lie otherwise in later ones
+  int64_t steps = 5;        // the first two make state; later ones may place blocks differently
   bool own_groups = false;  // embedding and head are groups, else they are the root's
   PytorchLoop loop = PytorchLoop::foreach;
   PytorchZeroGrad zero_grad = PytorchZeroGrad::after;
@@ -39,11 +39,11 @@ struct PytorchOptions {
   bool every_microbatch = false;  // none is left out
 };
 
-/// Simulates one rank. Borrows the spec. SGD, DDP, recomputation, frozen parameters, wrapping other
-/// than by block and cuDNN are not modelled.
+/// Simulates one rank. Borrows the spec. SGD, DDP, recomputation, frozen parameters, cuDNN and
+/// wrapping other than by block are not modelled.
 class PytorchSimulation final : public RankSimulation {
  public:
-  /// Throws std::invalid_argument for what is not modelled: what, why, how to fix it.
+  /// Throws std::invalid_argument for options that are not modelled: what, why, how to fix it.
   PytorchSimulation(const models::ModelSpec& spec, const Config& config,
                     const PytorchOptions& options);
 

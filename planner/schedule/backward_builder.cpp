@@ -37,7 +37,7 @@ void BackwardBuilder::plan_buckets() {
 }
 
 void BackwardBuilder::find_spread_buckets() {
-  std::vector<int> left;  // by plan that has begun: segments to come
+  std::vector<int> left;  // by plan that has begun: segments still to come
   for (int unit = step_.unit_count() - 1; unit >= 0; --unit) {
     const UnitLayout& used = step_.unit(unit);
     for (const int bucket : used.buckets) {
@@ -222,7 +222,7 @@ void BackwardBuilder::take_ring(BucketPlan& plan) {
 void BackwardBuilder::end(BucketPlan& plan) {
   if (step_.strategy().sync == Sync::last && !is_last(plan.microbatch)) return;
   reduce(plan);
-  // Buckets outside of the ring leave one by one as well, each behind the next one's backward.
+  // Buckets outside of the ring leave one by one as well, each after the next one's backward.
   for (BucketPlan* earlier : std::vector<BucketPlan*>(reduced_)) {
     if (earlier->ring == kNoRing) retire(*earlier);
   }
@@ -264,7 +264,7 @@ void BackwardBuilder::retire(BucketPlan& plan) {
   plan.is_reduced = false;
   const bool steps = is_last(plan.microbatch);
   const bool has_norm = steps && norm_slot_ >= 0;
-  // The device has the gradient before the host does, except a sum, which only the host has.
+  // The device has a gradient before the host does, except a sum, which only the host has.
   if (has_norm && plan.sum_slot < 0) add_to_norm(plan, reduced_slot(plan));
   if (plan.host_slot >= 0) copy_to_host(plan);
   if (plan.sum_slot >= 0) accumulate(plan);
@@ -296,7 +296,7 @@ void BackwardBuilder::add_to_norm(const BucketPlan& plan, int slot) {
   step_.add(std::move(clip));
 }
 
-/// Computes N, and from it the factor, out of what the buckets have added to N.
+/// Computes N from the buckets' contributions, and the factor from N.
 void BackwardBuilder::find_factor() {
   const int64_t bytes = step_.schedule().slot(norm_slot_).bytes;
   if (host_norm_slot_ >= 0) {

@@ -4,8 +4,8 @@
 // [Note: rings and own slots]
 // Buckets take two reduce slots in turn, in order of their first segment. A reduction works in
 // place, and a bucket leaves the ring as late as it can, right before its slot is written again, so
-// that its reduction runs beside the backward of the next bucket. A slot of its own goes to a
-// bucket that must keep what the ring would give to another: the sum over microbatches, a gradient
+// that its reduction runs beside the backward of the next bucket. A bucket gets a slot of its own
+// if it must keep something that the ring would overwrite: the sum over microbatches, a gradient
 // that waits for the norm, a parameter used again much later (tied weights), a group that backward
 // comes back to. Gradients that go to the host leave both rings for slots of their own there: host
 // memory is large, and the device never waits for the host's step.
@@ -41,7 +41,7 @@ class BackwardBuilder {
     int group = -1;
     int bucket = -1;
     int segments = 0;     // units that give it gradients in one microbatch
-    bool spread = false;  // so far apart that two others begin in between
+    bool spread = false;  // so far apart that two other buckets begin in between
     bool late = false;    // its group is gathered again, from the masters that a step would change
     int ring = kNoRing;
     int reduce_slot = -1;
@@ -74,7 +74,7 @@ class BackwardBuilder {
 
   /// True if ranks share the bucket; else it is reduced in place.
   bool is_shared(const BucketPlan& plan) const;
-  /// True if the bucket's microbatches are added up outside of the reduce slot.
+  /// True if the bucket's microbatches are added up outside the reduce slot.
   bool has_sum(const BucketPlan& plan) const;
   bool lands_on_host(const BucketPlan&) const { return step_.schedule().steps_on_host(); }
   bool visits_device(const BucketPlan&) const {
@@ -100,7 +100,7 @@ class BackwardBuilder {
   void find_factor();
   void step_optimizer(const BucketPlan& plan);
   void fetch_masters(const BucketPlan& plan);
-  /// Brings the stepped parameters of a bucket, which action `last` wrote, to where gathers read
+  /// Copies the stepped parameters of a bucket, which action `last` wrote, to where gathers read
   /// them.
   void publish(const BucketPlan& plan, int last);
   Action action_of(ActionKind kind, const BucketPlan& plan) const;

@@ -12,7 +12,7 @@ namespace shardlens::planner {
 namespace {
 
 /// Walks the units, and issues gathers and reshards around them. A *gather* here means all actions
-/// that fill a slot: CAST_SHARD or H2D, and ALL_GATHER if ranks share any of it.
+/// that fill a slot: CAST_SHARD or H2D, and ALL_GATHER if ranks share any bucket.
 class FsdpBuilder {
  public:
   FsdpBuilder(const models::ModelSpec& spec, const Strategy& strategy, Pass pass);
@@ -35,12 +35,12 @@ class FsdpBuilder {
   std::optional<BackwardBuilder> backward_;  // of a training step
 
   int uses_in_pass_ = 0;
-  int current_use_ = 0;          // the one that the compute is in, or comes to next
-  int visits_done_ = 0;          // of it
+  int current_use_ = 0;          // the use that the compute is in, or comes to next
+  int visits_done_ = 0;          // of that use
   int reached_ = 0;              // the last interval that the compute has come to
   int gathers_ = 0;              // intervals that are gathered so far
   std::vector<int> resident_;    // by slot: the interval in it, -1: free
-  std::vector<int> kept_slots_;  // by group: what is in it can be gathered again; -1: nothing
+  std::vector<int> kept_slots_;  // by group: the slot to gather again from; -1: none
 };
 
 FsdpBuilder::FsdpBuilder(const models::ModelSpec& spec, const Strategy& strategy, Pass pass)

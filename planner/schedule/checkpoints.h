@@ -1,5 +1,5 @@
-// Rules for checkpoints that the runtime writes by and the planner counts by: after which steps a
-// rank copies its state, and which part of it.
+// Rules by which the runtime writes checkpoints and the planner counts them: after which steps a
+// rank copies its state, and which part.
 #pragma once
 
 #include <cstdint>

@@ -141,7 +141,7 @@ int64_t bucket_limit(const models::ModelSpec& spec) {
 Group cut_into_buckets(const models::ModelSpec& spec, const UncutGroup& uncut,
                        const Classes& classes, int64_t limit) {
   Group group{uncut.name, {}};
-  std::vector<std::pair<BucketClass, size_t>> open;  // of each class the bucket that takes more
+  std::vector<std::pair<BucketClass, size_t>> open;  // the bucket of each class that takes more
   for (const int parameter : uncut.parameters) {
     const models::ParameterSpec& described = parameter_of(spec, parameter);
     const BucketClass its = classes.bucket_class_of(described);
@@ -202,8 +202,8 @@ int64_t largest_inner_group(const Layout& layout) {
 }
 
 /// Throws std::logic_error unless each parameter lies in one bucket, and the parameters of a bucket
-/// lie one behind the other, each at a multiple of kAlignment. Masters, slots and checkpoints rely
-/// on it.
+/// lie one after the other, each at a multiple of kAlignment. Masters, slots and checkpoints rely
+/// on that.
 void check_layout(const models::ModelSpec& spec, const Layout& layout, const Strategy& strategy) {
   std::vector<bool> placed(spec.parameters.size());
   for (const Group& group : layout.groups) {

@@ -4,10 +4,10 @@
 //
 // The order in a group is that in which backward finishes gradients: units backwards, within a unit
 // its modules backwards, within a module its parameters as they are (weight, bias of the last
-// layer, then of the one before it, ...). A parameter that several units use stands where the first
-// of them puts it, because only there its gradient is complete. A bucket is of one dtype, all
-// frozen or none, all whole or none. The places where buckets are cut depend on the model and these
-// properties alone, never on the number of shards: only the padding at a bucket's end depends on
+// layer, then of the one before it, ...). A parameter that several units use is placed by the first
+// of them, because only there its gradient is complete. A bucket is of one dtype, all
+// frozen or none, all whole or none. The places where buckets are cut depend only on the model and
+// these properties, never on the number of shards: only the padding at a bucket's end depends on
 // that.
 #pragma once
 

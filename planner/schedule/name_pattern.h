@@ -16,7 +16,7 @@ namespace shardlens::planner {
 class NamePattern {
  public:
   /// Compiles `expression`. `option` is for messages: "--wrap module:". Throws
-  /// std::invalid_argument if it is no regular expression, or needs lookahead or backreferences.
+  /// std::invalid_argument if it is not a regular expression, or needs lookahead or backreferences.
   NamePattern(const std::string& option, const std::string& expression);
 
   /// Returns the outermost module whose whole name matches, or the parameter itself; empty: none.

@@ -1,7 +1,7 @@
 // Cuts a rank's pinned tensors out of blocks. LibTorch's pinned allocator rounds every block up to
 // a power of two, so tensors are cut from blocks that are powers of two already, of falling size:
-// that takes little more than the sum. The runtime allocates by this rule and the planner counts by
-// it.
+// that takes little more than the sum. Both the runtime and the planner follow this
+// rule.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,7 @@ PinnedTotals pinned_totals(const Schedule& schedule);
 bool pins_master(const Schedule& schedule, const Bucket& bucket);
 /// True if the host keeps the bucket's parameters in another dtype beside the fp32 masters.
 inline bool has_host_cast(const Bucket& bucket) { return bucket.dtype != kMasterDType; }
-/// True for a host slot of a gradient that comes from the device, or of the norm that goes there.
+/// True for a host slot with a gradient from the device, or with the norm that goes there.
 bool is_pinned(const Slot& slot);
 
 }  // namespace shardlens::planner

@@ -74,7 +74,7 @@ class RoundFinder {
     return true;
   }
 
-  /// True if the round touches only slots that last: others are taken and given back once per step.
+  /// True if the round touches only slots that last: others get memory once per step.
   bool keeps_slots(const Round& round) const {
     const auto lasts = [&](int slot) { return schedule_.slot(slot).lasts(); };
     for (int id = begin_of(round.first); id < begin_of(round.first + round.microbatches); ++id) {
@@ -84,7 +84,7 @@ class RoundFinder {
     return true;
   }
 
-  /// True if actions behind the rounds wait for none before the last round.
+  /// True if actions after the rounds wait for nothing before the last round.
   bool waits_for_near(const Round& round) const {
     const int last = begin_of(round.first + (kEqualRounds - 1) * round.microbatches);
     for (int id = begin_of(round.first + kEqualRounds * round.microbatches); id < schedule_.size();
@@ -163,7 +163,7 @@ FewMicrobatches few_that_stand_for(int microbatches, const ScheduleBuilder& buil
   return {microbatches, std::nullopt};
 }
 
-/// Keeps one of the equal rounds, to be done as often as it takes to come to `microbatches`.
+/// Keeps one of the equal rounds, to be repeated as often as `microbatches` needs.
 Schedule repeated(Schedule schedule, const FewMicrobatches& few, int microbatches) {
   if (!few.round) return schedule;
   const RoundFinder places(schedule);

@@ -9,13 +9,13 @@
 // both passes agree on the slots.
 //
 // Where fewer ranks keep a copy between them, the first interval of a group ends by keeping this
-// rank's part of it, and all later ones gather those parts.
+// rank's part, and all later ones gather those parts.
 //
 // Intervals of groups that are resharded and no larger than the largest block take the slots of a
-// ring in turn. Every other group has a slot of its own, which groups share whose intervals cannot
-// meet: else one large embedding would make every ring slot as large.
+// ring in turn. Every other group has a slot outside the ring, shared by groups whose intervals
+// cannot meet: else one large embedding would make every ring slot as large.
 //
-// A gather is issued as early as its slot is free, but at most so many intervals ahead of the
+// A gather is issued as early as its slot is free, but at most as many intervals ahead of the
 // compute as may be prefetched, and never before the gather of an earlier interval.
 #pragma once
 
@@ -39,7 +39,7 @@ struct Interval {
   int last_use = -1;
   int slot = -1;           // index into Schedule::slots
   bool regathers = false;  // from the parts that fewer ranks have kept
-  int kept_slot = -1;      // where its part is kept when it ends; -1: it is not
+  int kept_slot = -1;      // where its part is kept when it ends; -1: nowhere
 };
 
 /// The uses and intervals of a training step, in order of first use.

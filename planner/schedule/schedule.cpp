@@ -178,7 +178,7 @@ SlotLives Schedule::slot_lives() const {
 
 std::vector<UnitPlan> Schedule::unit_plans() const {
   std::vector<UnitPlan> plans(units.size());
-  int last = -1;  // the unit before in a run that is computed again
+  int last = -1;  // the previous unit in a run that is computed again
   for (const Action& action : actions) {
     if (action.unit < 0) continue;
     UnitPlan& plan = plans[static_cast<size_t>(action.unit)];

@@ -1,6 +1,6 @@
 // The order of a training step, as data. Built once from (model spec, strategy) by build_schedule;
 // the runtime executes it, the planner simulates it, the profiler tags what it records with its
-// action ids. No second place decides in which order ranks gather, compute, reduce and free.
+// action ids. No other place decides in which order ranks gather, compute, reduce and free.
 //
 // A schedule holds order, streams, waits, slots and bytes. It never holds durations, allocator
 // rounding or kernel workspace: those are models, and live elsewhere in the planner.
@@ -50,14 +50,14 @@
 // (32): at most two buckets of gradients exist at once.
 //
 // [Note: offload]
-// What --offload keeps on the host is in pinned memory. Beside each fp32 master stands, where the
-// parameters have another dtype, a copy in theirs, which CAST_SHARD on the host stream renews after
-// the step. `params` and `all` gather with H2D from there straight into this rank's range of U,
+// State that --offload keeps on the host is in pinned memory. If the parameters have another dtype,
+// each fp32 master has a copy in that dtype, which CAST_SHARD on the host stream renews after the
+// step. `params` and `all` gather with H2D from there straight into this rank's range of U,
 // with no copy on the device in between; under `optimizer` the device has a shard of its own, which
 // H2D renews at the end of the step. Under `optimizer` and `all` D2H brings each reduced gradient
 // to a G on the host, and the host stream sums, clips and steps there while backward goes on; under
 // `params` H2D and D2H take each bucket's masters to M and back. The norm of gradients is reduced
-// on the device; D2H of N brings what the host's steps need of it.
+// on the device; D2H of N brings the host's steps what they need.
 //
 // [Note: backward in segments]
 // Two reduce slots serve any number of buckets, so a unit whose gradients fill several buckets
@@ -71,8 +71,8 @@
 // is summed in its R, where the mean over ranks of sum and new gradient is the sum of the means.
 // With sync last every bucket is summed in an R of its own and reduced once.
 //
-// From some microbatch on all but the last ones are done alike. If there are many, their actions
-// stand in the list once, in the round of one or more microbatches that Schedule::repetition names
+// From some microbatch on, all but the last ones are the same. If there are many, their actions
+// are in the list once, in the round of one or more microbatches that Schedule::repetition names
 // (repetition.cpp finds it). Ids count all actions of the step, repeated ones too: to walk a step,
 // go from 0 to `size()`, and ask for `action(id)` and `waits_of(id)`.
 //
@@ -122,13 +122,13 @@ constexpr auto choice_words(ActionKind) {
                "OPTIMIZER_STEP");
 }
 
-/// A queue of actions. `host` is no stream of the device: the CPU does its actions one after the
+/// A queue of actions. `host` is not a stream of the device: the CPU does its actions one after the
 /// other.
 enum class Stream { main, gather, reduce, replicate, h2d, d2h, host };
 constexpr int kStreams = 7;
 
 /// The communicator that an action uses. Gathers do not queue behind reductions; `regather` joins
-/// the ranks that keep a group after forward, `replicate` those that hold the same range of it.
+/// the ranks that keep a group after forward, `replicate` those that hold the same range.
 enum class Channel { none, gather, reduce, regather, replicate };
 
 /// The ranks that one channel joins with a given rank: `size` of them, `stride` apart. Two sets of
@@ -160,7 +160,7 @@ struct Slot {
   int index = 0;  // within its kind: U0, U1, R0, ...
   DType dtype{};
   int64_t bytes = 0;
-  bool on_host = false;  // though the rank has a device
+  bool on_host = false;  // although the rank has a device
 
   std::string name() const;
   /// True if the slot keeps its memory. False: it has memory only between its first write in a step
@@ -183,7 +183,7 @@ struct Bucket {
   DType dtype{};  // of the unsharded parameters
   std::vector<BucketEntry> entries{};
   int64_t numel = 0;    // with padding; a multiple of shards x kAlignment
-  bool whole = false;   // every rank has all of it, whatever the others share
+  bool whole = false;   // every rank has the whole bucket, whatever is sharded
   bool frozen = false;  // its parameters get no gradient
 
   int64_t parameter_bytes() const { return numel * bytes_of(dtype); }
@@ -278,15 +278,15 @@ struct Schedule {
   std::vector<Action> actions;
   Repetition repetition{};
 
-  /// Returns the number of actions in a step, with all rounds of the repetition.
+  /// Returns the number of actions in a step, including all rounds of the repetition.
   int size() const { return static_cast<int>(actions.size()) + repetition.repeated_actions(); }
-  /// Returns an action as it stands in the list; ids are below `size()`.
+  /// Returns an action as it is in the list; ids are below `size()`.
   const Action& action(int id) const {
     return actions[static_cast<size_t>(repetition.index_of(id))];
   }
   std::vector<int> waits_of(int id) const;
   int microbatch_of(int id) const;
-  /// Returns the schedule with at most `most_rounds` rounds, all of which stand in its list; its
+  /// Returns the schedule with at most `most_rounds` rounds, all of which are in its list; its
   /// `microbatches` are fewer accordingly.
   Schedule unrolled(int most_rounds) const;
 
@@ -310,13 +310,13 @@ struct Schedule {
   }
   const Slot& slot(int index) const { return slots[static_cast<size_t>(index)]; }
 
-  // These say what the offload leaves to the host.
+  // These say which work the offload leaves to the host.
   bool gathers_from_host() const { return offload == Offload::params || offload == Offload::all; }
   bool steps_on_host() const { return offload == Offload::optimizer || offload == Offload::all; }
 
   SlotLives slot_lives() const;
   std::vector<UnitPlan> unit_plans() const;
-  /// True, by group and bucket, if microbatches are summed elsewhere than in the reduce slot.
+  /// True, by group and bucket, if microbatches are summed outside the reduce slot.
   std::vector<std::vector<bool>> sums_apart() const;
 
   /// Returns the bytes that the offload keeps in a rank's host memory, with `moments` moments
@@ -328,7 +328,7 @@ struct Schedule {
   bool operator==(const Schedule&) const = default;
 };
 
-/// A training step, or the forward pass alone (evaluation). Both have the same groups and units;
+/// A training step, or only the forward pass (evaluation). Both have the same groups and units;
 /// the slots of the second are the unsharded slots of the first.
 enum class Pass { train, evaluate };
 
@@ -343,7 +343,7 @@ void validate(const Schedule& schedule);
 
 /// Writes one line per group, bucket, slot and action; `parse_schedule(to_text(s)) == s`.
 std::string to_text(const Schedule& schedule);
-/// Returns that line of an action, as in "  4 BACKWARD unit=mlp3 group=block3 stream=main waits=2".
+/// Returns an action's line, as in "  4 BACKWARD unit=mlp3 group=block3 stream=main waits=2".
 std::string action_to_text(const Schedule& schedule, int id);
 /// Returns what an action does and to what, as in "BACKWARD unit=mlp3 group=block3 bucket=0": the
 /// words of its line before its stream. Returns nothing if the schedule has no such action.

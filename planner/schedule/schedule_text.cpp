@@ -9,7 +9,7 @@
 //   0 CAST_SHARD group=embed stream=gather writes=U0 bytes=17472
 //
 // A parameter of a bucket is parameter@offset+numel. repeat=120+60*9997 in the first line: the 60
-// actions from 120 on are done 9997 times, so that the line behind the last of them has a later id.
+// actions from 120 on are done 9997 times, so the line after the last of them has a later id.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -119,7 +119,7 @@ struct ObjectField {
   size_t width = 0;
 };
 
-/// Returns the fields that say on what an action works.
+/// Returns the fields that say what an action works on.
 std::vector<ObjectField> object_fields(const Schedule& schedule, const Action& action, int id) {
   std::vector<ObjectField> fields = {
       {"unit", action.unit == -1 ? "" : name_at(schedule.units, action.unit, std::identity()), 16},
@@ -143,7 +143,7 @@ std::string bucket_line(const Group& group, int index, const Bucket& bucket) {
 
 // ---- reading ----------------------------------------------------------------------------------
 
-/// Quotes a word for a message; the word may consist of any bytes.
+/// Quotes a word, which may consist of any bytes, for a message.
 std::string quoted(std::string_view word) {
   constexpr size_t kMaxShown = 40;
   std::string shown(word.substr(0, kMaxShown));

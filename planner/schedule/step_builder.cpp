@@ -98,8 +98,8 @@ void check_world_size(const Strategy& strategy) {
   }
 }
 
-/// Simplifies a partial reshard: to keep all of a group is no reshard, to keep only one's own range
-/// is a full one.
+/// Simplifies a partial reshard: keeping a whole group means no reshard, keeping only one's own
+/// range means a full one.
 Reshard plain_reshard(const Strategy& strategy) {
   if (strategy.reshard_after_forward != Reshard::partly) return strategy.reshard_after_forward;
   if (strategy.regather_shards == 1) return Reshard::no;
@@ -183,7 +183,7 @@ DType StepBuilder::dtype_of(SlotKind kind) const {
   switch (kind) {
     case SlotKind::unsharded:
     case SlotKind::kept_shard:
-      return strategy_.param_dtype;  // of most buckets; those that are kept in fp32 lie between
+      return strategy_.param_dtype;  // of most buckets; those kept in fp32 lie between them
     case SlotKind::reduce:
     case SlotKind::gradient_shard:
     case SlotKind::receive:

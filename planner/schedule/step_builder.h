@@ -2,8 +2,8 @@
 // builders of all strategies share it.
 //
 // Waits follow from the slots that an action touches: it comes after the actions that wrote what it
-// reads, and after all that it would disturb. Callers name as waits only what no slot tells. `add`
-// keeps the waits that nothing else implies, so to remove any one makes a race.
+// reads, and after all that it would disturb. Callers name only the waits that no slot implies.
+// `add` keeps the waits that nothing else implies, so removing any of them makes a race.
 #pragma once
 
 #include <span>
@@ -23,7 +23,7 @@ Stream stream_of(const Schedule& schedule, const Action& action);
 /// theirs.
 Channel channel_of(ActionKind kind);
 
-/// One turn of a unit in a step, or what stands between units: LOAD_INPUT and LOSS have no unit.
+/// One turn of a unit in a step, or an action between units: LOAD_INPUT and LOSS have no unit.
 struct Visit {
   ActionKind kind{};
   int unit = -1;
@@ -42,7 +42,7 @@ class StepBuilder {
   const Layout& layout() const { return layout_; }
   const UnitLayout& unit(int unit) const { return layout_.units[static_cast<size_t>(unit)]; }
   int unit_count() const { return static_cast<int>(layout_.units.size()); }
-  /// Returns what is built so far; its tables are complete from the start.
+  /// Returns the schedule so far; its tables are complete from the start.
   const Schedule& schedule() const { return schedule_; }
   const Group& group(int group) const { return schedule_.groups[static_cast<size_t>(group)]; }
   const Bucket& bucket(int group, int bucket) const {

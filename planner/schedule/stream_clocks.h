@@ -1,4 +1,4 @@
-// Knows which actions have surely ended when an action starts: the happens-before order over
+// Knows which actions must have ended when an action starts: the happens-before order over
 // streams and waits, kept as one vector clock per action. Private to the planner; builders keep
 // waits minimal with it, and `validate` looks for races with it.
 #pragma once
@@ -20,11 +20,11 @@ class StreamClocks {
 
   void append(Stream stream, const std::vector<int>& waits);
 
-  /// True if `earlier` has surely ended when `later` starts.
+  /// True if `earlier` must have ended when `later` starts.
   bool precedes(int earlier, int later) const;
 
  private:
-  /// The last action of each stream that is known to have ended, itself included; -1: none.
+  /// The last action of each stream that is known to have ended, including itself; -1: none.
   using Clock = std::array<int, kStreams>;
 
   static Clock nothing();

@@ -39,7 +39,8 @@ std::vector<std::string> groups_by_block(const ModelSpec& spec) {
   return names;
 }
 
-/// Joins runs of units until they have `numel` elements; the first and the last unit stay alone.
+/// Joins runs of units until they have `numel` elements; the first and the last unit keep their own
+/// groups.
 std::vector<std::string> groups_by_size(const ModelSpec& spec, int64_t numel) {
   const auto own = own_parameters(spec);
   std::vector<std::string> names = groups_by_block(spec);

@@ -1,7 +1,7 @@
 // Decides which units are gathered together. Private to the planner; the layout calls it.
 //
-// A unit is never cut: a module that is a part of one takes the rest of the unit along. Units that
-// share a parameter (tied weights) come into one group, whatever the policy says, because a
+// A unit is never cut: a module that is a part of a unit takes the rest of the unit along. Units
+// that share a parameter (tied weights) are in one group, whatever the policy says, because a
 // parameter has one place.
 #pragma once
 

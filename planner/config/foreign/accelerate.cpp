@@ -66,7 +66,7 @@ void read_precision(ForeignReader& r) {
   if (type_of(r) == "FSDP" || type_of(r) == "DEEPSPEED") r.set("reduce-dtype", word);
 }
 
-/// Reads FSDP1's names of strategies, also as the numbers from 1 that older files have.
+/// Reads FSDP1's names of strategies, or the numbers from 1 that older files have.
 void set_fsdp1_strategy(ForeignReader& r) {
   constexpr std::array kNames = {"FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD",
                                  "HYBRID_SHARD_ZERO2"};
@@ -93,8 +93,8 @@ void read_sharding(ForeignReader& r) {
   set_fsdp1_strategy(r);
 }
 
-/// Reads the reshard mode. accelerate's own question for version 1 writes the strategy's name here,
-/// too.
+/// Reads the reshard mode. For version 1 accelerate's own questionnaire writes the strategy's name
+/// here, too.
 void read_reshard(ForeignReader& r) {
   if (!is_fsdp(r)) return;
   const bool is_first = r.count_of("fsdp_config.fsdp_version", 1) == 1;

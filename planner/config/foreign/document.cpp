@@ -18,7 +18,7 @@ namespace {
 
 }  // namespace
 
-// toml++ 3.3 asserts or assumes things about "[[[" that damaged text breaks; such text shall be an
+// toml++ 3.3 asserts or assumes things about "[[[" that damaged text breaks; such text must be an
 // error.
 #undef NDEBUG
 #define TOML_ASSERT(condition) ((condition) ? static_cast<void>(0) : refuse_toml())
@@ -50,8 +50,8 @@ Json scalar_of(const YAML::Node& node) {
 
 class YamlTree {
  public:
-  /// Returns a node as JSON. An alias may stand for many nodes, again and again, so all that is
-  /// built is counted.
+  /// Returns a node as JSON. An alias may stand for many nodes, again and again, so all
+  /// nodes that are built are counted.
   Json json_of(const YAML::Node& node, size_t depth = 0) {
     if (++nodes_ > kLimits.values || depth > kLimits.depth) refuse_size();
     if (node.IsScalar()) return scalar_of(node);
@@ -140,7 +140,7 @@ class TomlDepth {
       } else if (text.substr(at, end.size()) == end) {
         return at + end.size();
       } else if (text[at] == '\n' && !is_long) {
-        return at;  // which toml++ will refuse
+        return at;  // toml++ will refuse it
       }
     }
     return text.size();

@@ -9,8 +9,8 @@ namespace shardlens::planner {
 
 enum class Notation { json, yaml, toml };
 
-/// Parses a document and returns its object. Throws std::invalid_argument if the text is none, or
-/// larger or deeper than any configuration is.
+/// Parses a document and returns its object. Throws std::invalid_argument if the text is not an
+/// object, or larger or deeper than any configuration.
 nlohmann::json parse_document(std::string_view text, Notation notation);
 
 }  // namespace shardlens::planner

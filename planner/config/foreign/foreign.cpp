@@ -30,7 +30,7 @@ bool is_option(std::string_view key) {
   });
 }
 
-/// True if the document has a key at its top that the format knows and we do not. "optimizer" is a
+/// True if the document has a top-level key that the format knows and we do not. "optimizer" is a
 /// key of ours, too.
 bool is_of(const nlohmann::json& document, ForeignFormat format) {
   for (const auto& [key, value] : document.items()) {

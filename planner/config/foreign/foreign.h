@@ -42,16 +42,16 @@ std::span<const ForeignKey> foreign_keys(ForeignFormat format);
 /// The circumstances under which a file is read.
 struct ForeignContext {
   int64_t world_size = 1;
-  bool is_launched = false;        // by torchrun or its like, which has chosen the world size
+  bool is_launched = false;        // by torchrun or the like, which has chosen the world size
   std::vector<std::string> flags;  // names of options that the command line overrides it with
 };
 
-/// Finds the format by the ending of the file's name, and for JSON files by their keys; nothing: it
-/// is a file of our own options.
+/// Finds the format by the ending of the file's name, and for JSON files by their keys; nothing if
+/// it is a file of our own options.
 std::optional<ForeignFormat> foreign_format(std::string_view text, const std::string& file);
 
-/// Sets the options that the file gives. Returns how each key was read, a line each, the ignored
-/// ones by reason. Throws std::invalid_argument with one line that names file and key.
+/// Sets the options that the file gives. Returns how each key was read, one line each; ignored keys
+/// are grouped by reason. Throws std::invalid_argument with one line that names file and key.
 std::vector<std::string> read_foreign(Config& config, ForeignFormat format, std::string_view text,
                                       const std::string& file, const ForeignContext& context);
 

@@ -112,7 +112,7 @@ bool ForeignReader::is_true(std::string_view name) const {
 int64_t ForeignReader::count_of(std::string_view name, int64_t otherwise) const {
   const Json* const value = find(name);
   if (value == nullptr || !value->is_number_integer()) return otherwise;
-  const double given = value->get<double>();  // also of what no int64 holds
+  const double given = value->get<double>();  // also if no int64 holds it
   return std::abs(given) <= kMostCount ? static_cast<int64_t>(given) : otherwise;
 }
 

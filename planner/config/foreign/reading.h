@@ -1,5 +1,5 @@
-// The state with which the tables of the formats read: the document, and what has been made of it
-// so far. Private to planner/config/foreign/.
+// The state with which the tables of the formats read: the document, and the options, notes and
+// reasons so far. Private to planner/config/foreign/.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -21,11 +21,11 @@ class ForeignReader {
   /// Reads every key of the document, in the order of the table. Throws std::invalid_argument.
   std::vector<std::string> read(std::span<const ForeignKey> keys);
 
-  // The functions of the table call these for the key that is being read. A value of another type
-  // than is asked for is refused.
+  // The functions of the table call these for the key that is being read. A value of another
+  // type is refused.
 
   const Json& value() const { return *value_; }
-  std::string word() const;  // a string, or what a boolean or number is written as
+  std::string word() const;  // a string, or the text of a boolean or number
   int64_t count() const;     // whole, from 0 to 2^31
   double number() const;
   bool flag() const;
@@ -33,12 +33,12 @@ class ForeignReader {
   /// Returns the value of another key; nullptr if it is missing, null or "auto".
   const Json* find(std::string_view name) const;
   bool is_true(std::string_view name) const;
-  /// Returns another key's whole number; `otherwise` if it is missing or no number.
+  /// Returns another key's whole number; `otherwise` if it is missing or not a number.
   int64_t count_of(std::string_view name, int64_t otherwise) const;
 
   bool has_flag(std::string_view name) const;
   bool is_launched() const { return context_.is_launched; }
-  /// Returns the number of ranks, which flags or a launcher give, or else the file so far.
+  /// Returns the number of ranks that flags or a launcher give, or else the file so far.
   int64_t world() const;
   bool has_world() const;
   int64_t option_count(int64_t Config::*field) const { return config_.*field; }

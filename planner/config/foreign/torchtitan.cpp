@@ -78,7 +78,7 @@ void read_reshard(ForeignReader& r) {
                                                       : "false");
 }
 
-/// Reads the global batch. A value of -1 leaves it open: local batches alone count.
+/// Reads the global batch. A value of -1 leaves it open: only local batches count.
 void read_global_batch(ForeignReader& r) {
   if (r.value() == -1) return r.ignore("it leaves the number open");
   const int64_t at_once = r.option_count(&Config::batch) * r.world();

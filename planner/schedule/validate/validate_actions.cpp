@@ -22,8 +22,8 @@ struct Shape {
   bool has_unit = false;
   bool has_group = false;
   bool has_bucket = false;
-  /// One letter stands for a slot's kind, those that the action reads before the arrow: "R>GX"
-  /// reads a reduce slot, and writes a gradient shard and a receive buffer.
+  /// One letter stands for a slot's kind; the action reads those before the arrow: "R>GX" reads
+  /// a reduce slot, and writes a gradient shard and a receive buffer.
   std::vector<std::string> slots{};
 };
 
@@ -196,7 +196,7 @@ class ActionRules {
   }
 
   /// Returns the slots that an optimizer step may touch. A gradient in another dtype than the
-  /// masters' is cast first. A host that steps has been told the norm, so it reads no norm slot.
+  /// masters' is cast first. A host that steps knows the norm, so it reads no norm slot.
   std::vector<std::string> optimizer_slots(const Action& action) const {
     const bool on_host = schedule_.steps_on_host();
     const bool is_whole = schedule_.shards_of(schedule_.bucket_of(action)) == 1;

@@ -196,7 +196,7 @@ class OrderRules {
     life.summed = true;
   }
 
-  /// True if what the action reads includes the last microbatch.
+  /// True if the slot that the action reads includes the last microbatch.
   bool is_whole(const Action& action, const BucketLife& life) const {
     if (!is_reduced(life)) return false;
     const bool is_sum = schedule_.slot(action.reads.front()).kind == SlotKind::gradient_sum;
@@ -284,7 +284,7 @@ class OrderRules {
     life.copied = true;
   }
 
-  /// True if the next step's gathers find what the bucket was stepped to.
+  /// True if the next step's gathers find the stepped bucket.
   bool is_published(const BucketLife& life, const Bucket& bucket) const {
     if (schedule_.offload == Offload::none) return true;
     const bool is_cast = bucket.dtype == kMasterDType || life.cast;
@@ -316,7 +316,7 @@ class OrderRules {
   std::vector<int> groups_of_units_;
   bool trains_ = false;
   bool clips_ = false;
-  bool is_norm_known_ = false;  // what all shards have added to it
+  bool is_norm_known_ = false;  // with the contributions of all shards
   bool is_factor_known_ = false;
 
   // State of the microbatch that the pass has come to.

@@ -111,7 +111,7 @@ class SlotRules {
     }
   }
 
-  /// Checks a slot that does not last: its memory was the main stream's before.
+  /// Checks a slot that does not last: its memory was the main stream's before that.
   void check_taken(int id, int slot) const {
     if (last_on_main_ >= 0 && clocks_.precedes(last_on_main_, id)) return;
     fail(id, fmt::format("nothing orders it after action {}, which may use the memory of slot {}",
@@ -128,8 +128,8 @@ class SlotRules {
     }
   }
 
-  /// Checks that slots which do not last are read last on the main stream (check_freed() has found
-  /// that they are read), since their memory is the main stream's again then.
+  /// Checks that slots that do not last are read last on the main stream (check_freed() has found
+  /// that they are read), since their memory then goes back to the main stream.
   void check_ends() const {
     const SlotLives lives = schedule_.slot_lives();
     for (size_t id = 0; id < lives.end.size(); ++id) {
@@ -233,7 +233,7 @@ class SlotRules {
   bool clips_ = false;
   int last_on_main_ = -1;
   int norm_copy_ = -1;
-  std::map<std::pair<int, int>, int> states_;  // by group and bucket: who changed it last
+  std::map<std::pair<int, int>, int> states_;  // by group and bucket: the last to change it
 };
 
 }  // namespace
