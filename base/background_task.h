@@ -13,7 +13,7 @@ namespace shardlens {
 /// Belongs to one thread: no two threads may call it at once.
 class BackgroundTask {
  public:
-  /// Does a piece of work. It looks at `is_stopped` to learn that its result is no longer wanted.
+  /// Does a piece of work. It looks at `is_stopped` to learn that nobody wants its result.
   using Work = std::function<void(const std::atomic<bool>& is_stopped)>;
 
   BackgroundTask() = default;

@@ -1,5 +1,5 @@
 // The results of one rank's simulated run, for our own program (simulation.h) and for a Python
-// program (pytorch_simulation.h).
+// program (planner/pytorch/simulation.h).
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class RankSimulation {
 
   virtual const Timeline& timeline() const = 0;
   virtual SimulatedPeak peak() const = 0;
-  /// Returns the peak of steps alone, from the third step on.
+  /// Returns the peak of only the steps, from the third one on.
   virtual SimulatedPeak step_peak() const = 0;
   virtual int64_t pinned_peak_bytes() const = 0;
   virtual int64_t host_peak_bytes() const = 0;

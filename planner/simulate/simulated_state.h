@@ -36,9 +36,9 @@ class SimulatedState {
   const meta::Tensor& weight(int parameter) const {
     return weights_[static_cast<size_t>(parameter)];
   }
-  /// Returns the parameter whose leaf this is; -1: it is no parameter's.
+  /// Returns the parameter whose leaf this is; -1 if it belongs to no parameter.
   int parameter_of(const meta::Leaf& leaf) const;
-  // These have no memory of their own: a slot's, or a bucket's shard in it.
+  // These have no memory of their own, but that of a slot, or of a bucket's shard in a slot.
   meta::Tensor slot(int index) const;
   meta::Tensor shard_in(int group, int bucket, int slot) const;
   meta::Tensor step_count() const;

@@ -82,7 +82,7 @@ void Simulation::run() {
   raise(whole_);
 }
 
-/// Does what take_workspaces of runtime/execute/device.cpp does.
+/// Takes workspaces, as take_workspaces in runtime/execute/device.cpp does.
 void Simulation::take_workspaces() {
   if (device_.torch->blas_workspaces == models::BlasWorkspaces::by_product) return;
   const TimelineScope scope(timeline_, Category::workspace, "cuBLAS");
@@ -147,7 +147,7 @@ void Simulation::make_batch() {
   }
 }
 
-/// Makes the order of one epoch on the host: a permutation, of which a rank takes every n-th
+/// Makes the order of one epoch on the host: a permutation, of which each rank takes every n-th
 /// sample.
 void Simulation::order_samples() {
   const TimelineScope scope(timeline_, Category::input, "sample order");
@@ -166,7 +166,7 @@ meta::Tensor Simulation::own_part(const meta::Tensor& order) const {
   return split<MetaStepOps>(order, options_.rank % strategy_.world_size, strategy_.world_size);
 }
 
-/// Returns the place where the source of batches wants its indices.
+/// Returns the device on which the source of batches wants its indices.
 meta::Context& Simulation::index_device() {
   return options_.data.kind == DataKind::idx ? device_ : host_context_;
 }
@@ -186,7 +186,7 @@ MetaStepOps::Batch Simulation::load(const MetaStepOps::Batch& images, const meta
 }
 
 /// Reads images from files one after the other, as runtime/train/batches.cpp does. Files are not
-/// opened here, so the extra memory that a larger image takes before it is resized is not known.
+/// opened here, so the extra memory that a larger image takes before it is resized is unknown.
 MetaStepOps::Batch Simulation::read_images(int64_t count) {
   const std::vector<int64_t>& shape = spec_.sample.shape;
   const meta::Sizes sizes{shape[0], shape[1], shape[2]};
@@ -230,7 +230,7 @@ void Simulation::stand_for_later() {
   epoch_loss_.add(simulator_->loss());
 }
 
-/// Does what follows after `step` steps: checkpoints, evaluations, the end of an epoch.
+/// Simulates what follows `step` steps: checkpoints, evaluations, the end of an epoch.
 void Simulation::arrive(int64_t step) {
   if (step > step_) skip_to(step);
   const bool is_due = is_checkpoint_due(options_.checkpointing, step, ends_epoch());
@@ -335,7 +335,7 @@ void Simulation::end_epoch() {
   if (options_.data.test_samples > 0) evaluate();
 }
 
-/// Saves a checkpoint to continue from if it `is_due`, else the model alone.
+/// Saves a checkpoint to continue from if it `is_due`, else only the model.
 void Simulation::save(bool is_due) {
   timeline_.phase(Phase::checkpointing);
   if (is_due) read_scalar(meta::Type::fp32);

@@ -2,11 +2,11 @@
 // runtime/train/trainer.cpp make a rank do, as far as it changes the rank's memory.
 //
 // [Note: what stands for a run]
-// Few of a run's steps differ in memory: the first ones, the one after the first evaluation, which
-// finds the memory that the evaluation has left, and the one after the first checkpoint, beside
-// whose copy all later steps run. These are simulated, with the evaluations and checkpoints among
-// them, and the run's end. A step may have many microbatches: those that begin as an earlier one
-// did and take as many samples are left out (settled_rounds.h).
+// Few of a run's steps differ in memory: the first ones; the one after the first evaluation, which
+// finds the memory that the evaluation left behind; and the one after the first checkpoint, since
+// all later steps run beside its copy. These are simulated, with the evaluations and checkpoints
+// among them, and the run's end. A step may have many microbatches: those that begin as an earlier
+// one did and take the same number of samples are left out (settled_rounds.h).
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ namespace shardlens::planner {
 
 struct SimulationOptions {
   int rank = 0;
-  const Gpu* gpu = nullptr;  // none: the CPU
+  const Gpu* gpu = nullptr;  // null: the CPU
   const models::TorchRules* torch = &models::own_torch_rules();
   AllocatorSettings allocator{};
   TrainingData data{};

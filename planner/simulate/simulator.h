@@ -18,7 +18,7 @@
 
 namespace shardlens::planner {
 
-/// The part of a step that is the planner's tensors'.
+/// The operations of a step on the planner's tensors.
 struct MetaStepOps {
   using Tensor = meta::Tensor;
   struct Batch {
@@ -59,7 +59,7 @@ struct MetaStepOps {
   static void update_scale(const Tensor&, const Tensor&, const Tensor&, double, double, int64_t) {}
 };
 
-/// Borrows all that its constructor is given.
+/// Borrows all arguments of its constructor.
 class Simulator : public Interpreter<Simulator, MetaStepOps> {
  public:
   Simulator(const models::ModelSpec& spec, const Config& config, SimulatedState& state,

@@ -1,4 +1,4 @@
-// Records the changes of a rank's memory while a run of it is simulated, in the format of a
+// Records the changes of a rank's memory while its run is simulated, in the format of a
 // recording: each allocation and free, where it is, what it is for, and which step and action it
 // belongs to. The rules are those of the recorder (profiler/recorder/recorder.h): a block belongs
 // to the purpose in force when it was taken; a block that is freed within the same operator call is
@@ -42,13 +42,13 @@ class Timeline {
 
   Block take(profiler::Space space, uint64_t address, int64_t bytes, StreamIndex stream = 0);
   void give_back(Block block);
-  /// Gives a block another category, as if it had had it from the start.
+  /// Gives a block another category, as if it had that category from the start.
   void recategorise(Block block, profiler::Category category);
   void out_of_memory(int64_t free_bytes, int64_t requested_bytes);
   /// Records that a segment is taken from the driver, or given back to it.
   void segment(bool is_taken, uint64_t address, int64_t bytes);
 
-  /// Says that a part of the run is missing here because it repeats what happened before.
+  /// Records that a part of the run is missing here because it repeats an earlier part.
   void leave_out() { leaves_out_ = true; }
   bool leaves_out() const { return leaves_out_; }
 
@@ -84,7 +84,7 @@ class TimelineScope {
   Purpose before_;
 };
 
-/// Thrown if a device has no memory for a request; the timeline says what was going on.
+/// Thrown if a device has no memory for a request; the timeline shows the circumstances.
 struct DeviceFull : std::runtime_error {
   explicit DeviceFull(const AllocationFailure& failure)
       : std::runtime_error("the device is full"), failure(failure) {}
@@ -119,7 +119,7 @@ class CachingGpuMemory final : public meta::Memory {
   AllocatorModel allocator_;
   StreamIndex current_ = 0;
   std::vector<BlockId> blocks_;  // by the timeline's block
-  std::vector<int64_t> taken_;   // by BlockId: the timeline's block that is there, or kNone
+  std::vector<int64_t> taken_;   // by BlockId: the timeline's block there, or kNone
 };
 
 /// Makes a stream the current one for as long as it lives.

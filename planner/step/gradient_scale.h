@@ -1,5 +1,5 @@
-// Does what needs all gradients before the optimizer's step: clipping by their global norm, and
-// scaling the loss. Nothing here reads a value on the host.
+// Does the work that needs all gradients before the optimizer's step: clipping by their global
+// norm, and scaling the loss. Nothing here reads a value on the host.
 //
 // The loss is multiplied by the scale before its backward. With the sum of squares of all scaled
 // gradients, a step divides them by scale / min(1, clip_norm / norm), or does nothing if the sum is
@@ -9,7 +9,7 @@
 // `Ops` is a struct of types and static functions:
 //   Tensor, with arithmetic as LibTorch's has it
 //   Device                                  where scalars lie
-//   state_scope(device, label)              while it lives, what is taken belongs to the optimizer
+//   state_scope(device, label)              while it lives, memory taken belongs to the optimizer
 //   full(device, value), zero_count(device) an fp32 scalar, an int32 scalar
 //   vector_norm(gradient)                   the 2-norm, in fp32
 //   update_scale(scale, steps_without_overflow, overflowed, growth, backoff, growth_steps)
@@ -83,7 +83,7 @@ class GradientScale {
   const Tensor& norm() const { return norm_; }
   /// Returns the loss scale, an fp32 scalar. Undefined: the loss is not scaled.
   const Tensor& scale() const { return scale_; }
-  /// Returns how many steps a scale that adapts itself has not overflowed, an int32 scalar.
+  /// Returns for how many steps an adaptive scale has not overflowed, an int32 scalar.
   /// Undefined: the scale, if there is one, is fixed.
   const Tensor& steps_without_overflow() const { return steps_without_overflow_; }
 

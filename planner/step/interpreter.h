@@ -5,7 +5,7 @@
 //
 // The schedule alone sets the order. Autograd could change it in one place only, inside a unit's
 // backward, and there the gradient hook runs the schedule's next actions as soon as a segment's
-// gradients are there (see [Note: backward in segments] in planner/schedule/schedule.h).
+// gradients have arrived (see [Note: backward in segments] in planner/schedule/schedule.h).
 //
 // `Ops` is a struct with Tensor, Batch (input and targets), Edge (where backward of an output
 // begins), type_of(dtype), edge(output), gradient(input), and what gradient_scale.h names.
@@ -15,14 +15,14 @@
 //     shard_in(group, bucket, slot), zero_padding(group, bucket, slot), begin_slot(), end_slot()
 //   begin_pass(is_new)           is_new: of another schedule; true: labels have changed
 //   label(name), enter(action, label), leave(action, before), end_action(id), finish_action(id)
-//     are told where in the schedule the pass is; enter() returns what leave() gets
+//     receive the pass's place in the schedule; enter() returns what leave() gets
 //   grad_mode(enabled)           turns autograd on or off while what it returns lives
 //   bind(action)                 points a group's weights at the slot that the action reads
 //   run_backward(edge, gradient), which calls on_gradient() when a parameter's gradient has come,
 //     and may ask slot_for() before one is computed
 //   recategorise_gradient(parameter), store_gradient(parameter, slot, adds)
 //   loss_of(logits, targets), loss_and_gradient(logits, targets, weight)
-//   do_on_stream(action, work)   does the work now, or if it is the host's, beside this
+//   do_on_stream(action, work)   does the work now, or if it is the host's, in parallel
 //   move(action)                 copies, casts and collectives
 //   copy_to_host(to, from)
 //   step_of(action)              returns a function that steps the action's bucket, given scalars
@@ -56,7 +56,7 @@ class Interpreter {
   using RoundSkipper = std::function<int64_t(int64_t left)>;
   static int64_t none_left_out(int64_t) { return 0; }
 
-  /// Takes a unit's code each, and refers to the spec. Scalars lie at `device`.
+  /// `units` has each unit's code. Keeps a reference to the spec. Scalars are on `device`.
   Interpreter(const models::ModelSpec& spec, std::vector<Unit> units, const StepOptions& options,
               const typename Ops::Device& device)
       : spec_(spec),
@@ -71,7 +71,7 @@ class Interpreter {
   const Tensor& logits() const { return logits_; }
   const Tensor& targets() const { return batch_.targets; }
 
-  /// Returns what clipping and loss scaling know of the last step.
+  /// Returns what clipping and loss scaling know about the last step.
   const GradientScale<Ops>& gradient_scale() const { return scale_; }
 
  protected:
@@ -108,8 +108,8 @@ class Interpreter {
     return action.group >= 0 ? group_labels_[action.group] : 0;
   }
 
-  /// Returns the reduce slot for a gradient that comes in its bucket's turn, is the first there and
-  /// needs no cast; else -1.
+  /// Returns the reduce slot for a gradient that comes in its bucket's turn, is the first in the
+  /// slot and needs no cast; else -1.
   int slot_for(int parameter) {
     constexpr int kNone = -1;
     if (segment_.bucket < 0 || !is_turn(parameter)) return kNone;
@@ -236,7 +236,7 @@ class Interpreter {
     }
   }
 
-  /// Begins all gradients anew, except that sums of earlier microbatches stay where they are.
+  /// Forgets all gradients, except that sums of earlier microbatches stay where they are.
   void begin_microbatch() {
     for (size_t i = 0; i < gradients_.size(); ++i) {
       const ParameterPlace& place = places_[i];
@@ -253,7 +253,7 @@ class Interpreter {
   // ---- units ------------------------------------------------------------------------------------
 
   /// Returns the dtype of the unit's parameters, or nothing if they have several: then its code
-  /// knows which one it wants.
+  /// chooses.
   std::optional<Type> input_type(size_t unit) {
     std::optional<Type> shared;
     for (const int parameter : spec_.units[unit].parameters) {
@@ -333,7 +333,7 @@ class Interpreter {
   void begin_segment(const Action& action) {
     segment_ = {
         .action = current_, .unit = action.unit, .group = action.group, .bucket = action.bucket};
-    if (action.bucket < 0) return;  // the unit trains nothing, and passes on
+    if (action.bucket < 0) return;  // the unit trains nothing, and only passes gradients on
     const Bucket& bucket = schedule_->bucket_of(action);
     segment_.slot = action.writes.front();
     segment_.missing = bucket.gradients_of(spec_.units[action.unit]);
@@ -352,7 +352,7 @@ class Interpreter {
     recomputed_ = Tensor();
     backend().run_backward(output, std::exchange(carried_, {}));
     expect_no_gradient_missing(unit);
-    if (segment_.bucket < 0) finish(segment_.action);  // no gradient does
+    if (segment_.bucket < 0) finish(segment_.action);  // no gradient does it
     carried_ = Ops::gradient(inputs_[unit]);
     inputs_[unit] = Tensor();
     backend().end_action(segment_.action);
@@ -432,8 +432,8 @@ class Interpreter {
     });
   }
 
-  /// Copies to the host what its steps need to know of the gradients' norm. The copies' memory is
-  /// kept from then on.
+  /// Copies to the host what its steps need to know about the gradients' norm. The copies' memory
+  /// is kept from then on.
   void copy_scalars() {
     const auto no_grad = backend().grad_mode(false);
     const auto copy = [this](Tensor& to, const Tensor& from) {

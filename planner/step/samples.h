@@ -1,5 +1,5 @@
-// Does what surrounds a rank's steps, once for any kind of tensor: takes its samples, makes batches
-// of them, sums losses and counts answers. `Ops` also has
+// Does the work around a rank's steps, once for any kind of tensor: takes its samples, makes
+// batches of them, sums losses and counts correct answers. `Ops` also has
 //   kInt64, range(like, begin, end, step), to(device, tensor)   as tensors of LibTorch have them
 #pragma once
 

@@ -1,4 +1,4 @@
-// Holds what a step is told beside its schedule, and says where its parameters lie.
+// Holds the options of a step besides its schedule, and says where its parameters are.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct GradientScaleOptions {
 struct StepOptions {
   GradientScaleOptions gradient_scale;
   std::optional<DType> output_dtype;  // of the logits; empty: as computed
-  /// The dtype of what units hand on, if some parameters have another dtype than the others.
+  /// The dtype that units hand on, if some parameters have another dtype than the others.
   std::optional<DType> compute_dtype;
   /// If true, a unit's floating-point input is cast to the dtype of its parameters, if they share
   /// one.
@@ -53,10 +53,10 @@ struct StateRange {
   int64_t numel = 0;
 };
 
-/// Returns what `rank` holds of the parameter at `place`; numel is 0 where that is nothing.
+/// Returns the part of the parameter at `place` that `rank` holds; numel is 0 if it holds none.
 StateRange range_of(const Schedule& schedule, const ParameterPlace& place, int rank);
 
-/// Counts the steps that make what every later step finds: moments, workspaces, cached blocks.
+/// The number of steps that make what all later steps find: moments, workspaces, cached blocks.
 constexpr int64_t kFirstSteps = 2;
 
 }  // namespace shardlens::planner

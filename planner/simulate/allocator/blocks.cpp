@@ -44,7 +44,7 @@ void AllocatorModel::insert_free(Block* block) {
 
 void AllocatorModel::erase_free(Block* block) { free_blocks(*block).erase(*block); }
 
-/// Merges `from` into `into` and returns the bytes of `from`, which no longer exists then. Returns
+/// Merges `from` into `into` and returns the bytes of `from`, which then no longer exists. Returns
 /// 0 if they cannot be one block.
 int64_t AllocatorModel::merge(Block* into, Block* from) {
   if (from == nullptr || !from->is_free() || from->is_mapped != into->is_mapped) return 0;

@@ -1,5 +1,5 @@
 // The counters of PyTorch's caching allocator, named as in torch.cuda.memory_stats(). Bytes of
-// blocks count what was given, after rounding; only requested_bytes counts what was asked for.
+// blocks count after rounding; only requested_bytes counts what callers asked for.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ struct AllocatorStat {
   int64_t decreased = 0;  // LibTorch's `freed`
 
   void increase(int64_t amount) {
-    check(amount >= 0, "a counter grows by less than nothing");
+    check(amount >= 0, "a counter grows by a negative amount");
     current += amount;
     increased += amount;
     peak = std::max(peak, current);

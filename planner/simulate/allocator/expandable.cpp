@@ -15,7 +15,7 @@ int64_t AllocatorModel::address_range_bytes(Pool of) const {
   return round_up(settings_.capacity_bytes + settings_.capacity_bytes / 8, page_bytes(of));
 }
 
-/// Returns a free block of at least the request's size, all of it mapped; nullptr if the device has
+/// Returns a free, wholly mapped block of at least the request's size; nullptr if the device has
 /// too little memory. Pages that were mapped before it ran out stay mapped.
 AllocatorBlock* AllocatorModel::grow_segment(const Request& request) {
   Block* block = find_room(request);
@@ -113,7 +113,7 @@ void AllocatorModel::unmap(Block* block) {
   ++counters_.driver_frees;
   tell(AllocatorEventKind::segment_unmap, *block, begin, end - begin);
   if (block->is_split()) return;
-  erase_free(block);  // the addresses go, too
+  erase_free(block);  // its addresses go, too
   drop(block);
 }
 

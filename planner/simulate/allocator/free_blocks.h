@@ -42,7 +42,7 @@ struct AllocatorBlock {
   int64_t bytes = 0;
   int64_t requested_bytes = 0;
   int64_t searches_when_freed = 0;  // of its pool
-  int64_t made = 0;                 // its number in the order of making; 0: nobody asks for it
+  int64_t made = 0;                 // its number in the order of making; 0: unused
   AllocatorBlock* previous = nullptr;
   AllocatorBlock* next = nullptr;
   StreamIndex stream = 0;
@@ -50,7 +50,7 @@ struct AllocatorBlock {
   profiler::Pool pool = profiler::Pool::small;
   bool is_allocated = false;
   bool is_mapped = true;   // false: addresses of an expandable segment without memory
-  bool is_listed = false;  // in FreeBlocks, which alone changes it
+  bool is_listed = false;  // in FreeBlocks; nobody else changes it
   std::set<FreeKey>::iterator place = {};  // among the free ones that are mapped
 
   bool is_split() const { return previous != nullptr || next != nullptr; }
@@ -74,7 +74,7 @@ class FreeBlocks {
 
   size_t size() const { return mapped_.size() + unmapped_.size(); }
 
-  /// `block` must be free, and not be here yet.
+  /// `block` must be free and not in the list yet.
   void insert(AllocatorBlock& block) {
     check(block.is_free(), "a block in use is listed as free");
     check(!block.is_listed, "a block is listed as free twice");
@@ -98,7 +98,7 @@ class FreeBlocks {
     block.place = inserted.position;
   }
 
-  /// `block` must be here, with the size and place that it was inserted with.
+  /// `block` must be in the list, with the size and place that it was inserted with.
   void erase(AllocatorBlock& block) {
     check(block.is_free(), "a free block was used before it left its list");
     check(block.is_listed, "a block leaves a list in which it is not");

@@ -49,8 +49,8 @@ bool HashedStreams::insert(StreamIndex stream, uint64_t hash) {
   }
 }
 
-/// Inserts an element by Robin Hood probing: an element nearer to the place that it wants makes way
-/// for one that is farther from its own.
+/// Inserts an element by Robin Hood probing: an element nearer to its own place makes way for one
+/// that is farther from its own.
 void HashedStreams::insert_new(Slot slot, size_t place) {
   const size_t own_place = place;
   for (;; ++place, ++slot.distance) {

@@ -38,7 +38,7 @@ class HashedStreams {
   struct Slot {
     uint64_t hash = 0;
     StreamIndex stream = 0;
-    int distance = kVacant;  // from the place that the hash says
+    int distance = kVacant;  // from the place that the hash gives
   };
 
   size_t occupied_from(size_t place) const;

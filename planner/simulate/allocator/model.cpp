@@ -164,9 +164,9 @@ bool AllocatorModel::is_oversize_for(const Block& block, const Request& request)
   return block.bytes >= request.bytes + settings_.max_non_split_rounding_bytes;
 }
 
-/// Obtains a new segment in LibTorch's steps: collects garbage first, if that is on. If the device
-/// is full, releases oversize blocks and tries again, then releases the whole cache and tries
-/// again.
+/// Obtains a new segment in LibTorch's steps: collects garbage first, if that is enabled. If the
+/// device is full, releases oversize blocks and tries again, then releases the whole cache and
+/// tries again.
 AllocatorModel::ObtainedBlock AllocatorModel::obtain(const Request& request) {
   const auto released_by = [this](const auto& release) {
     const int64_t before = counters_.all.reserved_bytes.current;

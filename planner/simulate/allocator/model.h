@@ -14,11 +14,11 @@
 //
 // [Note: what the device has done]
 // A block that other streams used is kept, when freed, until those streams have passed their last
-// use of it. Here, as on the null device, they have passed it by the next request, which is when
+// use. Here, as on the null device, they have passed that use by the next request, which is when
 // the block is freed.
 //
-// Private pools (CUDA graphs, MemPool), callbacks that free memory and a change of settings on the
-// way are not modelled. Only one thread at a time may use a model.
+// Private pools (CUDA graphs, MemPool), callbacks that free memory and a change of settings
+// during a run are not modelled. Only one thread at a time may use a model.
 #pragma once
 
 #include <array>
@@ -70,29 +70,29 @@ class AllocatorModel {
   /// Says that the block may be in use on another stream when it is freed. Throws as free does.
   void record_stream(BlockId block, StreamIndex stream);
 
-  /// Does what torch.cuda.empty_cache() does.
+  /// Empties the cache, as torch.cuda.empty_cache() does.
   void empty_cache();
-  /// Does what torch.cuda.set_per_process_memory_fraction() does. Throws std::invalid_argument
-  /// outside 0 to 1.
+  /// Sets the limit, as torch.cuda.set_per_process_memory_fraction() does. Throws
+  /// std::invalid_argument outside 0 to 1.
   void set_memory_fraction(double fraction);
   void reset_peaks();
   void reset_accumulated();
 
-  /// Takes memory of the device for others than the allocator (the context, NCCL's buffers), in
-  /// whole pages of 2 MiB. Returns false and takes nothing if the device has too little left: the
-  /// allocator gives none of its cache back for it.
+  /// Takes device memory that the allocator does not hold (the context, NCCL's buffers), in whole
+  /// pages of 2 MiB. Returns false and takes nothing if the device has too little left: the
+  /// allocator gives back no cache for such requests.
   bool take_outside(int64_t bytes);
   void give_back_outside(int64_t bytes);
 
   /// Returns everything that later answers depend on, except the segments' numbers, of which only
   /// the order counts. Two models with equal states answer the same requests alike from then on.
-  /// `purpose_of` says what a held block is to its holder.
+  /// `purpose_of` says what a held block is for.
   std::vector<int64_t> state(const std::function<int64_t(BlockId)>& purpose_of) const;
 
   int64_t device_free_bytes() const { return settings_.capacity_bytes - device_used_bytes_; }
   const AllocatorCounters& counters() const { return counters_; }
-  /// Adds up what the blocks hold. Throws std::logic_error if they do not lie as blocks must: goes
-  /// through all of them.
+  /// Adds up what the blocks hold, by going through all of them. Throws std::logic_error if they
+  /// are not laid out as blocks must be.
   AllocatorTotals totals() const;
   /// Throws std::logic_error unless the counters equal totals(). For the end of a round.
   void check_totals() const;
@@ -126,7 +126,7 @@ class AllocatorModel {
     int64_t ages = 0;            // their sum
   };
 
-  // allocator_model.cpp handles requests and frees.
+  // model.cpp handles requests and frees.
   int64_t rounded(int64_t bytes) const;
   Request request_of(int64_t bytes, StreamIndex stream) const;
   Block* find_free(const Request& request);
@@ -144,7 +144,7 @@ class AllocatorModel {
   void complete_events();
   Block& held_block(BlockId id);
 
-  // allocator_segments.cpp takes memory from the device and gives it back.
+  // segments.cpp takes memory from the device and gives it back.
   Block* new_segment(const Request& request);
   Block* allocate_segment(const Request& request);
   void release_segment(Block* block);
@@ -159,7 +159,7 @@ class AllocatorModel {
   bool take_memory(int64_t bytes);
   void give_memory_back(int64_t bytes);
 
-  // allocator_expandable.cpp grows segments page by page.
+  // expandable.cpp grows segments page by page.
   Block* grow_segment(const Request& request);
   Block* find_room(const Request& request);
   Block* new_range(const Request& request);
@@ -168,10 +168,10 @@ class AllocatorModel {
   int64_t page_bytes(Pool of) const;
   int64_t address_range_bytes(Pool of) const;
 
-  // allocator_blocks.cpp keeps the blocks and their places.
+  // blocks.cpp keeps the blocks and their places.
   Block* new_block(const Block& like, int64_t offset_bytes, int64_t bytes);
   void drop(Block* block);
-  std::vector<const Block*> present_blocks() const;  // all but dropped ones
+  std::vector<const Block*> present_blocks() const;  // all but the dropped ones
   void link(Block* block, Block* before, Block* after);
   void insert_free(Block* block);
   void erase_free(Block* block);

@@ -17,7 +17,7 @@ using BlockId = uint32_t;
 using SegmentIndex = uint32_t;
 
 enum class AllocationSource : uint8_t {
-  cache,           // a free block that there was
+  cache,           // an existing free block
   driver,          // new memory
   after_oversize,  // new memory, when cached blocks of max_split_bytes or more were given back
   after_retry,     // new memory, when the whole cache was given back: a stall on a real device
@@ -36,7 +36,7 @@ struct AllocationFailure {
   int64_t requested = 0;
   int64_t rounded = 0;
   int64_t asked_of_driver = 0;  // the segment that was wanted
-  int64_t device_free = 0;      // after everything was given back that could be
+  int64_t device_free = 0;      // after all possible memory was given back
   int64_t allocated = 0;        // held by callers
   int64_t reserved = 0;
   std::optional<int64_t> allowed;  // by a memory fraction
@@ -58,7 +58,7 @@ enum class AllocatorEventKind : uint8_t {
 };
 
 /// One event as LibTorch's trace of the allocator records it, in the same order. Running out of
-/// memory is no event here: it is the result of a request (AllocationFailure).
+/// memory is not an event here, but the result of a request (AllocationFailure).
 struct AllocatorEvent {
   AllocatorEventKind kind = AllocatorEventKind::alloc;
   StreamIndex stream = 0;

@@ -15,7 +15,7 @@ constexpr int64_t kDevicePageBytes = int64_t{2} << 20;
 
 }  // namespace
 
-/// Returns the whole pages that hold so many bytes.
+/// Returns the bytes of the whole pages that hold `bytes`.
 int64_t AllocatorModel::device_bytes_of(int64_t bytes) { return round_up(bytes, kDevicePageBytes); }
 
 bool AllocatorModel::take_memory(int64_t bytes) {

@@ -87,7 +87,7 @@ class SettingsReader {
   }
 
   void read_keys(const Keys& keys, const Keys& others) {
-    for (size_t i = 0; i < tokens_.size(); i += 2) {  // past the value and what stands after it
+    for (size_t i = 0; i < tokens_.size(); i += 2) {  // past the value and the separator
       const auto found = keys.find(tokens_[i]);
       if (found != keys.end()) {
         i = (this->*found->second)(i);
@@ -98,7 +98,7 @@ class SettingsReader {
     }
   }
 
-  /// Reads this key first wherever it stands, since other sizes must not be smaller.
+  /// Reads this key first, wherever it is in the text, since other sizes must not be smaller.
   void read_large_segment() {
     for (size_t i = 0; i < tokens_.size(); ++i) {
       if (tokens_[i] != "large_segment_size_mb") continue;

@@ -2,9 +2,9 @@
 // them, and the device that it allocates from. The planner reads them; AllocatorModel obeys them.
 //
 // The text is read as LibTorch 2.11 reads it, also where that is lenient: a number ends where its
-// digits do ("100MB" is 100), "-1" is a very large number, and the characters in the place of a
-// colon or a comma are not checked. So a text that PyTorch takes means here what it means there,
-// and one that PyTorch refuses is refused. Sizes of more than 4 EiB count as 4 EiB.
+// digits do ("100MB" is 100), "-1" is a very large number, and the characters in place of a colon
+// or a comma are not checked. So a text that PyTorch takes means here what it means there, and one
+// that PyTorch refuses is refused. Sizes of more than 4 EiB count as 4 EiB.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ struct AllocatorSettings {
 
   // The device that memory is taken from.
   int64_t capacity_bytes = kUnlimitedBytes;  // what cudaMemGetInfo gives as total
-  double memory_fraction = 1;                // of it; per_process_memory_fraction
+  double memory_fraction = 1;                // of the capacity; per_process_memory_fraction
   bool rounds_memory_fraction = models::own_torch_rules().rounds_memory_fraction;
   bool prefers_older_blocks = models::own_torch_rules().prefers_older_blocks;
 

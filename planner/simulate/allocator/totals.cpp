@@ -44,8 +44,8 @@ PoolTotals operator+(const PoolTotals& a, const PoolTotals& b) {
           .free_blocks = a.free_blocks + b.free_blocks};
 }
 
-/// Checks how a block lies in its segment: without a gap before its neighbour, and merged with it
-/// where both are free.
+/// Checks the place of a block in its segment: no gap before its neighbour, and merged with that
+/// neighbour where both are free.
 void check_neighbours(const AllocatorBlock& block) {
   check(block.bytes > 0, "allocator: an empty block");
   check(block.is_listed == block.is_free(), "allocator: a block is free, but in no list, or both");

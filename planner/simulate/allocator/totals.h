@@ -1,5 +1,5 @@
 // What the modelled allocator's blocks add up to. Its counters change with each request and must
-// say the same: AllocatorModel::check_totals() compares them at the ends of rounds.
+// agree: AllocatorModel::check_totals() compares them at the ends of rounds.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ struct PoolTotals {
   int64_t inactive_split_bytes = 0;
   int64_t requested_bytes = 0;
   int64_t listed_blocks = 0;  // free blocks, mapped or not, as their lists count them
-  int64_t free_blocks = 0;    // the same, as the blocks say
+  int64_t free_blocks = 0;    // the same, as counted by the blocks
 
   bool operator==(const PoolTotals&) const = default;
 };
@@ -34,7 +34,7 @@ struct AllocatorTotals {
   int64_t device_bytes = 0;  // of segments, in whole pages of the device
 };
 
-/// Throws std::logic_error that names the first counter which differs from its sum.
+/// Throws std::logic_error that names the first counter that differs from its sum.
 void check_agree(const AllocatorCounters& counters, const AllocatorTotals& totals);
 
 }  // namespace shardlens::planner

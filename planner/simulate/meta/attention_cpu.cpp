@@ -48,7 +48,7 @@ bool packs(const Tensor& query, const Tensor& key, const Block& block, bool caus
   return blocks * block.queries * seen >= least_uses * key_heads * keys;
 }
 
-/// Returns the buffers that it takes beside its sums for reduced precision, until all is done.
+/// Returns the buffers that reduced precision takes besides the sums, until all is done.
 Tensors reduced_buffers(const Tensor& query, const Tensor& key, const Block& block, bool causal) {
   Context& context = query.context();
   const int64_t threads = context.threads, keys = key.size(2), width = query.size(3);
@@ -87,7 +87,7 @@ ForwardResult run_forward(const Tensor& query, const Tensor& key, bool causal) {
 }
 
 /// Computes the gradients of values, queries and keys: products in reduced precision, of a block of
-/// queries and one of keys, for each head again. oneDNN keeps the scale of the latter two as a
+/// queries and one of keys, for each head. oneDNN keeps the scale of the latter two as a
 /// tensor.
 void multiply_blocks(Context& context, Type type, const Block& block, int64_t width) {
   const int64_t q = block.queries, k = block.keys;

@@ -18,8 +18,8 @@ enum SavedIndex : size_t { kKey, kQuery, kValue, kLogSumExp, kOutput, kRandom, k
 /// Returns the head width that the kernels' tiles have.
 int64_t tile_width(int64_t head_width) { return round_up(head_width, head_width <= 128 ? 32 : 64); }
 
-/// Returns into how many pieces the keys are cut, so that few heads and queries fill the GPU:
-/// num_splits_heuristic in flash_api.cpp, in its arithmetic.
+/// Returns the number of pieces into which keys are cut, so that few heads and queries fill the
+/// GPU: num_splits_heuristic in flash_api.cpp, in its arithmetic.
 int64_t splits(int64_t blocks, int64_t processors, int64_t key_blocks) {
   constexpr int64_t kMost = 128;
   if (static_cast<float>(blocks) >= 0.8f * static_cast<float>(processors)) return 1;
@@ -114,7 +114,7 @@ Tensors run_backward(Node& node, const Tensor& given_gradient) {
           value_gradient.transpose(1, 2)};
 }
 
-/// Fills the last dimension up with zeros, as pad_last_dim in transformers/attention.cpp does.
+/// Pads the last dimension with zeros, as pad_last_dim in transformers/attention.cpp does.
 Tensor padded(const Tensor& input, int64_t width) {
   Context& context = input.context();
   Sizes sizes = input.sizes();

@@ -1,6 +1,6 @@
-// The kernels behind attention.h, one function each: it takes and keeps the kernel's memory and
-// returns its result. All take query [B, H, T, E], key and value [B, K, S, E]; the result [B, H, T,
-// E] has its edge.
+// The kernels behind attention.h, one function each: the function takes and keeps the kernel's
+// memory and returns its result. All take query [B, H, T, E], key and value [B, K, S, E]; the
+// result [B, H, T, E] has its edge.
 #pragma once
 
 #include "planner/simulate/meta/attention.h"
@@ -8,8 +8,8 @@
 
 namespace shardlens::planner::meta {
 
-/// Runs flash attention on CUDA in reduced precision. Head widths that are no multiple of 8 are
-/// padded, outside of its node.
+/// Runs flash attention on CUDA in reduced precision. Head widths that are not a multiple of 8
+/// are padded, outside its node.
 Tensor flash_attention(const Tensor& query, const Tensor& key, const Tensor& value);
 
 /// Runs memory-efficient attention on CUDA.

@@ -58,7 +58,7 @@ class Run {
 
  private:
   struct Task {
-    int missing = 0;  // nodes that still have to give it something
+    int missing = 0;  // nodes that still have to give it a gradient
     Tensors gradients;
   };
 

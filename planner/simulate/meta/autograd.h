@@ -37,10 +37,10 @@ struct Node {
   bool wants(size_t input) const { return next[input].node != nullptr; }
 };
 
-/// A leaf's gradient, and a function that is called when it has come.
+/// A leaf's gradient, and a function that is called when the gradient has come.
 struct Leaf {
   Tensor gradient;
-  std::optional<Type> gradient_type;  // to which what comes is cast; none: it stays as it is
+  std::optional<Type> gradient_type;  // to which the gradient is cast; nothing: no cast
   std::function<void()> on_gradient;
   std::weak_ptr<Node> accumulator;
 };
@@ -48,8 +48,8 @@ struct Leaf {
 /// True if an operator on these inputs has to leave a node behind.
 bool needs_node(std::initializer_list<const Tensor*> inputs);
 
-/// Adds a node behind an operator on `inputs`, whose output is to get its edge. Call it only if
-/// needs_node() is true.
+/// Adds a node behind an operator on `inputs`, whose output must get the node's edge. Call it only
+/// if needs_node() is true.
 std::shared_ptr<Node> add_node(std::initializer_list<const Tensor*> inputs, Tensors saved,
                                Node::Backward backward, int outputs = 1);
 

@@ -44,7 +44,7 @@ int64_t sort_bytes(int64_t count, int64_t tile, int64_t passes) {
          part_bytes(passes * kStateBytes) + kSlackBytes;
 }
 
-/// Returns cuda::cub::get_num_bits of the number of rows, in bytes: one pass sorts by one byte.
+/// Returns cuda::cub::get_num_bits of the number of rows, in bytes: each pass sorts by one byte.
 int64_t sort_passes(const Context& context, int64_t vocabulary) {
   constexpr int64_t kBitsOfPass = 8;
   if (!context.torch->sorts_used_digits) return kIndexBytes;

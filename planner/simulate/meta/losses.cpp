@@ -53,7 +53,7 @@ Tensor replace_by_gradient(const Tensor& rows) {
     return sum(losses, {0, 1}, Type::fp32).view({});
   }();
   make();  // what the row's sum makes of each share
-  make();  // what is subtracted at the target
+  make();  // the value subtracted at the target
   return loss;
 }
 

@@ -10,7 +10,7 @@ namespace shardlens::planner::meta {
 
 namespace {
 
-/// True if BLAS can read the matrix as it lies, row by row or column by column.
+/// True if BLAS can read the matrix as it is, row by row or column by column.
 bool is_blas_matrix(const Tensor& tensor) {
   const int64_t rows = tensor.size(0), columns = tensor.size(1);
   return (tensor.stride(1) == 1 && tensor.stride(0) >= std::max<int64_t>(1, columns)) ||
@@ -38,13 +38,13 @@ Tensor as_matrix(const Tensor& tensor) {
   return tensor.dim() == 2 ? tensor : tensor.reshape({-1, tensor.size(-1)});
 }
 
-/// Returns a copy of a matrix that BLAS can read if it cannot read it as it lies; else undefined.
+/// Returns a copy that BLAS can read if it cannot read the matrix as it is; else undefined.
 Tensor copy_for_blas(const Tensor& tensor) {
   if (is_blas_matrix(tensor)) return {};
   return Tensor::empty(tensor.context(), tensor.sizes(), tensor.scalar_type());
 }
 
-/// Takes what a product [n, k] x [k, m] -> [n, m] takes beside its result.
+/// Takes the memory that a product [n, k] x [k, m] -> [n, m] needs besides its result.
 void multiply(const Tensor& a, const Tensor& b, BlasLibrary library = BlasLibrary::cublas) {
   const Holder first(copy_for_blas(a));
   const Holder second(copy_for_blas(b));
@@ -180,7 +180,7 @@ Tensor blas_product(const Tensor& a, const Tensor& b, BlasLibrary library) {
 }
 
 /// addmm_out_cuda_impl in LibTorch's native/cuda/Blas.cpp leaves vectors to cuBLAS. at::linear
-/// copies an input that does not lie row by row, and adds the bias to cuBLAS's product in place.
+/// copies an input that is not stored row by row, and adds the bias to cuBLAS's product in place.
 BlasLibrary library_with_bias(const Tensor& input, const Tensor& weight) {
   const bool has_vector = input.size(-1) <= 1 || weight.size(0) <= 1;
   const bool is_added_later = input.dim() > 2 && !input.is_contiguous();

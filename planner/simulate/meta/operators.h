@@ -1,5 +1,5 @@
 // The memory that LibTorch's operators allocate, keep for backward and free, and in which order:
-// the table behind every prediction. Each operator that a model uses stands here under LibTorch's
+// the table behind every prediction. Each operator that a model uses is here under LibTorch's
 // name; its backward is the one that LibTorch's generated code has, or that of our own autograd
 // nodes in models/.
 //
@@ -25,14 +25,14 @@ inline Tensor empty_like(const Tensor& tensor) { return empty_like(tensor, tenso
 
 // ---- element by element -------------------------------------------------------------------------
 
-/// Returns the result of any operator that takes no memory beside it, outside a graph.
+/// Returns the result of any operator that takes no other memory, outside a graph.
 Tensor pointwise(Context& context, const Sizes& sizes, Type type);
-/// Takes the memory of a tensor that nobody keeps, and gives it back.
+/// Takes the memory of a tensor that nobody keeps, and releases it.
 void take_and_release(Context& context, const Sizes& sizes, Type type);
 Tensor add(const Tensor& a, const Tensor& b);
 inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
-/// A number among an operator's operands: the CPU makes a tensor of it, in its own dtype and then
-/// in that of the other operands.
+/// A number among an operator's operands: the CPU turns the number into a tensor, in its own dtype
+/// and then in that of the other operands.
 struct Number {
   Number(Context& context, Type type);
   Tensor own;
@@ -60,8 +60,8 @@ Tensor relu(const Tensor& input);
 Tensor cat(const Tensors& parts, int64_t dim);
 /// Stacks `parts` along a new dimension; undefined parts are zeros of the others' shape.
 Tensor stack(const Tensors& parts, int64_t dim);
-/// Returns the gradient that backward of narrow and select makes: zeros in which the given gradient
-/// stands.
+/// Returns the gradient that backward of narrow and select makes: zeros with the given gradient in
+/// place.
 Tensor embed_in_zeros(const Tensor& gradient, const Sizes& sizes);
 
 // ---- reductions ---------------------------------------------------------------------------------

@@ -1,10 +1,10 @@
-// The features of a processor that decide which code multiplies matrices in reduced precision on
-// it, and so how much memory that code takes.
+// The features of a processor that decide which code multiplies matrices in reduced precision, and
+// so how much memory that code takes.
 #pragma once
 
 namespace shardlens::planner::meta {
 
-/// Features of an x86 processor. Others have none of them.
+/// Features of an x86 processor. Other processors have none of them.
 struct Processor {
   bool avx512 = false;
   bool avx512_bf16 = false;

@@ -1,4 +1,4 @@
-// Asks the processor: an old kernel does not tell all of it in /proc/cpuinfo.
+// Asks the processor: an old kernel does not list all features in /proc/cpuinfo.
 #include <cpuid.h>
 
 #include "planner/simulate/meta/processor.h"

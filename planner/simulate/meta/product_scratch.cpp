@@ -12,7 +12,7 @@ namespace {
 /// The code with which oneDNN multiplies.
 enum class ProductCode {
   none,      // LibTorch's own loops
-  widening,  // AVX-512, but not for the type: sums in fp32, then a copy
+  widening,  // AVX-512, but not for this type: sums in fp32, then a copy
   vectors,   // AVX-512 for the type
   tiles      // AMX
 };
@@ -32,10 +32,10 @@ ProductCode code_of(const Processor& processor, Type type) {
 // Tiles and vectors hold copies of what they multiply, cut into pieces in the order that the
 // instructions want, and sums of a piece. The constants are the least that cover what oneDNN took
 // in LibTorch 2.11 for shapes drawn at random, as in tests/planner/simulate/operators_test.cpp,
-// under ONEDNN_MAX_CPU_ISA for processors that were not at hand. To fit them for another LibTorch,
+// with ONEDNN_MAX_CPU_ISA for processors that were not at hand. To fit them for another LibTorch,
 // run the test "products in reduced precision take no more than the planner says", which names a
-// product that takes more, and raise the constant of its branch by what is missing; other seeds and
-// processors must hold, too.
+// product that takes more, and raise the constant of its branch by the difference; other seeds
+// and processors must pass, too.
 constexpr int64_t kSum = 4;
 
 /// True if rows lie a power of two apart, so that they share one set of the cache; many such
@@ -64,7 +64,7 @@ int64_t tiles_bytes(const ProductSizes& sizes) {
   return bytes + std::min(kElement * std::min(rows, kMostRows) * inner, kMostFirst);
 }
 
-/// Returns what a product by tiles takes beside that if its first matrix is not copied. Since
+/// Returns what a product by tiles takes besides that if its first matrix is not copied. Since
 /// LibTorch 2.15 oneDNN copies all of the second one, for all threads or for each, and may keep the
 /// sums of a long product: fitted to be no less than any of 6,200 products drawn as in
 /// tests/planner/simulate/operators_test.cpp took, on one processor, and 0.5 MB more in the median.
@@ -94,8 +94,8 @@ int64_t vectors_bytes(Type type, const ProductSizes& sizes, int threads) {
   const bool waits = is_copied && whole_inner > 512;
   const int64_t columns = std::min<int64_t>(round_up(whole_columns, kColumns), waits ? 1024 : 64);
   int64_t sums = rows * columns;
-  // A long product of few columns is shared by several threads, each of which holds sums of all of
-  // it.
+  // A long product of few columns is shared by several threads, each of which holds sums of the
+  // whole product.
   const bool is_shared =
       transposed && whole_inner >= 2048 && whole_columns <= (threads - 1) * kColumns;
   if (is_shared) sums = std::max(sums, whole_rows * whole_columns);

@@ -11,12 +11,12 @@ struct ProductSizes {
   bool transposed = false;  // the first matrix lies column by column
 };
 
-/// Returns the most bytes that the product holds beside its result while it runs. oneDNN cuts
-/// matrices up by rules of its own for each processor; this is no less than any of them took.
+/// Returns the most bytes that the product holds besides its result while it runs. oneDNN cuts up
+/// matrices by its own rules for each processor; this is at least what any of them took.
 /// Returns 0 in fp32, on GPUs, and where LibTorch does not ask oneDNN.
 int64_t product_scratch_bytes(const Context& context, Type type, const ProductSizes& sizes);
 
-/// Takes that memory and frees it again.
+/// Takes that memory and frees it at once.
 void take_product_scratch(Context& context, Type type, const ProductSizes& sizes);
 
 }  // namespace shardlens::planner::meta

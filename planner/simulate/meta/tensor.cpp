@@ -26,7 +26,7 @@ Sizes complete(const Sizes& sizes, int64_t numel) {
   return result;
 }
 
-/// Returns strides that show the same memory in these sizes, as LibTorch's computeStride finds
+/// Returns strides that view the same memory in these sizes, as LibTorch's computeStride finds
 /// them; nothing if the tensor has to be copied.
 std::optional<Sizes> view_strides(const Tensor& tensor, const Sizes& sizes) {
   const Sizes &old_sizes = tensor.sizes(), &old_strides = tensor.strides();
@@ -140,7 +140,7 @@ Sizes broadcast(const Sizes& a, const Sizes& b) {
 }
 
 Storage::Storage(Memory& memory, int64_t bytes) : memory_(memory), block_(memory.allocate(bytes)) {
-  check(bytes > 0, "nobody asks for memory of no bytes");
+  check(bytes > 0, "an operator asks for 0 bytes");
 }
 
 Storage::~Storage() { memory_.free(block_); }

@@ -2,8 +2,8 @@
 // The planner runs a model's code on them, so that they allocate and free in the same order, and
 // for the same reasons, as LibTorch's tensors would.
 //
-// Whatever allocates follows LibTorch: operators.h says what each operator takes, here is what
-// views share and when a reshape copies. Where versions differ, the context's row of
+// Everything that allocates follows LibTorch: operators.h says what each operator takes, this file
+// what views share and when a reshape copies. Where versions differ, the context's row of
 // models/torch_rules.h decides.
 #pragma once
 
@@ -31,8 +31,8 @@ Type type_of(DType dtype);
 constexpr bool is_floating(Type type) { return type <= Type::fp64; }
 constexpr bool is_reduced(Type type) { return type == Type::bf16 || type == Type::fp16; }
 
-/// The memory that operators ask. Bytes are what an operator asks for, before any rounding; nobody
-/// asks for 0.
+/// The memory that operators allocate from. Bytes are what an operator asks for, before any
+/// rounding, and never 0.
 class Memory {
  public:
   virtual ~Memory() = default;
@@ -63,11 +63,11 @@ struct KeptWorkspaces {
   std::shared_ptr<Storage> cublas_lt;
 };
 
-/// The place where operators run, and all that chooses their kernels. A rank has one context for
-/// its device, and one for the host beside a GPU.
+/// The place where operators run, and everything that chooses their kernels. A rank has one context
+/// for its device, and one for the host beside a GPU.
 struct Context {
   Memory* memory = nullptr;
-  const Gpu* gpu = nullptr;  // none: the CPU
+  const Gpu* gpu = nullptr;  // null: the CPU
   const models::TorchRules* torch = &models::own_torch_rules();
   int threads = 1;        // of the CPU's kernels
   Processor processor{};  // the CPU's
@@ -78,7 +78,7 @@ struct Context {
   KeptWorkspaces workspaces{};
   /// Finds the place to which backward of a linear writes its weight's gradient at once
   /// (GradientPlaces in models/model.h): called with the weight's leaf, it returns a tensor in
-  /// memory that somebody else counts, or nothing.
+  /// memory that is counted elsewhere, or nothing.
   std::function<std::optional<Tensor>(const Leaf& weight)> find_place{};
 
   bool is_cuda() const { return gpu != nullptr; }
@@ -129,8 +129,8 @@ class Storage {
   int64_t block_;
 };
 
-/// Keeps memory until the end of a scope, as an operator does with a temporary, though nobody reads
-/// it here: its bytes and its lifetime are what is predicted. So a
+/// Keeps memory until the end of a scope, as an operator does with a temporary, although nobody
+/// reads it here: its bytes and its lifetime are what is predicted. So a
 /// `const Holder sums(empty_like(input));` is not dead code: deleting it changes a peak.
 template <typename Owner>
 class Holder {
@@ -157,7 +157,7 @@ class Tensor {
   static Tensor empty(Context& context, const Sizes& sizes, Type type);
   static Tensor empty_strided(Context& context, const Sizes& sizes, const Sizes& strides,
                               Type type);
-  /// Returns a tensor in memory that somebody else counts, as a weight in a slot is.
+  /// Returns a tensor in memory that is counted elsewhere, such as a weight in a slot.
   static Tensor placed(Context& context, const Sizes& sizes, Type type);
 
   bool defined() const { return context_ != nullptr; }
@@ -175,11 +175,11 @@ class Tensor {
   bool shares_memory(const Tensor& other) const {
     return storage_ != nullptr && storage_ == other.storage_;
   }
-  /// True if nobody else has this memory; a view keeps the tensor that it is a view of.
+  /// True if nobody else has this memory; a view keeps its base tensor.
   bool owns_memory() const { return storage_.use_count() == 1 && !is_view_; }
   const std::shared_ptr<Storage>& storage() const { return storage_; }
 
-  // These return views, or copies where LibTorch copies. -1 in sizes stands for what is left.
+  // These return views, or copies where LibTorch copies. -1 in sizes stands for the rest.
   Tensor view(const Sizes& sizes) const;
   Tensor reshape(const Sizes& sizes) const;
   Tensor permute(const Sizes& order) const;
