@@ -52,15 +52,15 @@ int main(int argc, char** argv) {
                         .expected_cuda = cuda_number(version_of(SHARDLENS_CUDA_VERSION)),
                         .expected_nccl = nccl_number(version_of(SHARDLENS_NCCL_VERSION))};
   bool as_json = false;
-  CLI::App app("What this machine has for training, and what is wrong with it: a line each.",
+  CLI::App app("Reports what this machine has for training, and what is wrong with it.",
                "shardlens doctor");
-  app.add_option("--workers", options.workers, "sum over so many CPU ranks, and how quickly")
+  app.add_option("--workers", options.workers, "test a sum over this many CPU ranks, and its speed")
       ->check(CLI::Range(1, 512));
-  app.add_option("--seconds", options.collective_s, "for how long at most (10)")
+  app.add_option("--seconds", options.collective_s, "longest time for that test, in seconds (10)")
       ->check(CLI::Range(0.1, 10.0));
-  app.add_option("--storage", options.storage, "where runs will be written (runs)");
-  app.add_option("--data", options.data, "what will be trained on (fashion-mnist)");
-  app.add_flag("--json", as_json, "as JSON");
+  app.add_option("--storage", options.storage, "folder that runs will be written to (runs)");
+  app.add_option("--data", options.data, "data that will be trained on (fashion-mnist)");
+  app.add_flag("--json", as_json, "print JSON");
   return run_program("shardlens doctor", [&] {
     const std::string help = parse_program(app, {argv + 1, argv + argc});
     if (!help.empty()) return fmt::print("{}", help), 0;

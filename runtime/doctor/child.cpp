@@ -35,7 +35,7 @@ bool read_all(int fd, Clock::time_point last_moment, std::string& text) {
 
 ChildOutput ask_child(std::chrono::milliseconds deadline, const std::function<int(int fd)>& body) {
   int ends[2] = {-1, -1};
-  if (::pipe(ends) != 0) throw std::runtime_error("no pipe could be made");
+  if (::pipe(ends) != 0) throw std::runtime_error("cannot create a pipe");
   const pid_t child = ::fork();
   if (child == 0) {
     ::close(ends[0]);

@@ -58,7 +58,7 @@ void judge_driver(const MachineFacts& facts, Findings& findings) {
   const std::string text = "serves CUDA " + cuda_text(*facts.driver.version);
   if (facts.driver_fault) {
     return findings.report_wrong("driver", fmt::format("{}, but {}", text, *facts.driver_fault),
-                                 "see nvidia-smi, and whether a container was given the GPUs");
+                                 "check nvidia-smi, and whether the container was given the GPUs");
   }
   if (*facts.driver.version / 1000 < facts.expected_cuda / 1000) {
     return findings.report_wrong(
@@ -75,8 +75,8 @@ void judge_gpus(const MachineFacts& facts, Findings& findings) {
   for (const auto& [uuid, count] : of_uuid) {
     if (count == 1) continue;
     findings.report_wrong(
-        "gpus", fmt::format("{} stands {} times among them", uuid, count),
-        "name each GPU once in CUDA_VISIBLE_DEVICES: NCCL takes one rank on each");
+        "gpus", fmt::format("{} is listed {} times", uuid, count),
+        "name each GPU once in CUDA_VISIBLE_DEVICES: NCCL allows one rank per GPU");
   }
   for (const GpuFact& gpu : facts.gpus) {
     findings.report_fine(
@@ -88,7 +88,7 @@ void judge_library(const std::string& name, const LibraryFact& library, Findings
                    const std::string& version) {
   if (library.version) return findings.report_fine(name, version);
   findings.report_wrong(name, fmt::format("cannot be loaded: {}", library.fault.value_or("")),
-                        "make gpu fetches what LibTorch needs on a GPU");
+                        "run make gpu, which fetches the libraries that LibTorch needs on a GPU");
 }
 
 void judge_nccl(const MachineFacts& facts, Findings& findings) {
@@ -98,7 +98,7 @@ void judge_nccl(const MachineFacts& facts, Findings& findings) {
   }
   const std::string text = fmt::format("{}, but LibTorch asks for {}", nccl_text(*nccl.version),
                                        nccl_text(facts.expected_nccl));
-  const char* const fix = "leave another one out of LD_LIBRARY_PATH and LD_PRELOAD";
+  const char* const fix = "remove any other NCCL from LD_LIBRARY_PATH and LD_PRELOAD";
   if (*nccl.version < facts.expected_nccl) return findings.report_wrong("NCCL", text, fix);
   findings.report_note("NCCL", text, fix);
 }
@@ -106,7 +106,7 @@ void judge_nccl(const MachineFacts& facts, Findings& findings) {
 /// Looks at the libraries only if there is a GPU to use them.
 void judge_cuda_libraries(const MachineFacts& facts, Findings& findings) {
   if (facts.gpus.empty()) {
-    return findings.report_note("CUDA runtime, CUPTI, NCCL", "not looked at: no GPU");
+    return findings.report_note("CUDA runtime, CUPTI, NCCL", "not checked: no GPU");
   }
   const auto version = [](const LibraryFact& library, auto text) {
     return library.version ? text(*library.version) : std::string();
@@ -117,7 +117,7 @@ void judge_cuda_libraries(const MachineFacts& facts, Findings& findings) {
         "CUDA runtime",
         fmt::format("{}, but LibTorch was built for {}", cuda_text(*facts.cuda.version),
                     cuda_text(facts.expected_cuda)),
-        "leave other toolkits out of LD_LIBRARY_PATH");
+        "remove other CUDA toolkits from LD_LIBRARY_PATH");
   }
   judge_library("CUPTI", facts.cupti, findings,
                 version(facts.cupti, [](int number) { return fmt::format("API {}", number); }));
@@ -134,9 +134,9 @@ void judge_trial(const std::string& name, const TrialFact& trial, const std::str
 void judge_libtorch(const MachineFacts& facts, Findings& findings) {
   judge_trial("LibTorch", facts.cpu_step,
               fmt::format("{} trains a step on the CPU", facts.torch_version),
-              "where Shardlens is built from its sources, make build", findings);
+              "if Shardlens was built from source, run make build", findings);
   judge_trial("null device", facts.null_step, "trains a step",
-              "where Shardlens is built from its sources, make build", findings);
+              "if Shardlens was built from source, run make build", findings);
 }
 
 void judge_network(const MachineFacts& facts, Findings& findings) {
@@ -149,24 +149,24 @@ void judge_network(const MachineFacts& facts, Findings& findings) {
     return findings.report_wrong(
         "network",
         fmt::format("GLOO_SOCKET_IFNAME is {}, but no such interface is up", facts.asked_interface),
-        "name one that `ip address` lists, or leave it out");
+        "name one that `ip address` lists, or unset it");
   }
   if (found == facts.interfaces.end()) {
     return findings.report_note("network",
-                                "nothing but loopback is up: ranks of this host alone can meet");
+                                "only loopback is up: ranks can meet only within this host");
   }
   findings.report_fine("network", fmt::format("{} has {}", found->name, found->address));
   if (!facts.host_address && facts.asked_interface.empty()) {
     findings.report_wrong(
-        "network", fmt::format("the name of this host, {}, is not known", facts.host),
+        "network", fmt::format("this host's name, {}, does not resolve", facts.host),
         "add it to /etc/hosts, or set GLOO_SOCKET_IFNAME for ranks on several hosts");
   } else if (facts.host_address && facts.host_address->starts_with("127.") &&
              facts.asked_interface.empty()) {
     findings.report_note(
         "network",
-        fmt::format("{} stands for {} here, where no other host finds it", facts.host,
+        fmt::format("{} resolves to {}, which no other host can reach", facts.host,
                     *facts.host_address),
-        fmt::format("for ranks on several hosts set GLOO_SOCKET_IFNAME={}", found->name));
+        fmt::format("for ranks on several hosts, set GLOO_SOCKET_IFNAME={}", found->name));
   }
 }
 
@@ -175,12 +175,13 @@ void judge_storage(const MachineFacts& facts, Findings& findings) {
   if (facts.storage_fault) {
     return findings.report_wrong("storage",
                                  fmt::format("{}: {}", facts.storage, *facts.storage_fault),
-                                 "give --storage a folder of yours that can be written");
+                                 "give --storage a folder that you can write to");
   }
   const std::string text = fmt::format("{} ({}), {} free", facts.storage, facts.storage_kind,
                                        bytes_text(facts.storage_free_bytes));
   if (facts.storage_free_bytes < kLittleStorage) {
-    return findings.report_wrong("storage", text, "free some, or give --storage another folder");
+    return findings.report_wrong("storage", text,
+                                 "free some space, or give --storage another folder");
   }
   findings.report_fine("storage", text);
 }
@@ -190,7 +191,7 @@ void judge_memory(const MachineFacts& facts, Findings& findings) {
                                          bytes_text(facts.shm_total_bytes));
   if (facts.shm_free_bytes < kLittleSharedMemory) {
     findings.report_wrong("/dev/shm", shared,
-                          "give a container more, as docker's --shm-size 8g does");
+                          "give the container more, for example with docker's --shm-size 8g");
   } else {
     findings.report_fine("/dev/shm", shared);
   }
@@ -198,15 +199,15 @@ void judge_memory(const MachineFacts& facts, Findings& findings) {
       facts.memlock_bytes ? bytes_text(*facts.memlock_bytes) : std::string("no limit");
   if (facts.memlock_bytes && *facts.memlock_bytes < kLittleLockedMemory && !facts.gpus.empty()) {
     findings.report_wrong("memlock",
-                          locked + " may be locked, and NCCL over InfiniBand locks buffers",
-                          "ulimit -l unlimited, or docker's --ulimit memlock=-1");
+                          locked + " can be locked, but NCCL over InfiniBand locks buffers",
+                          "run ulimit -l unlimited, or give docker --ulimit memlock=-1");
   } else {
     findings.report_fine("memlock", locked);
   }
   if (!facts.host_bytes) return;
-  const std::string host = fmt::format("{} can still be taken", bytes_text(*facts.host_bytes));
+  const std::string host = fmt::format("{} available", bytes_text(*facts.host_bytes));
   if (*facts.host_bytes < kLittleHostMemory) {
-    findings.report_wrong("host memory", host, "end what takes it, or raise the container's limit");
+    findings.report_wrong("host memory", host, "end what uses it, or raise the container's limit");
   } else {
     findings.report_fine("host memory", host);
   }
@@ -216,7 +217,7 @@ void judge_collective(const CollectiveFact& collective, Findings& findings) {
   if (collective.ranks == 0) return;
   if (collective.fault) {
     return findings.report_wrong("collective", *collective.fault,
-                                 "see what is wrong above; fewer --workers if memory is short");
+                                 "fix what is wrong above, or give fewer --workers");
   }
   // Each rank must send at least this share of the buffer, as NCCL's tests count it.
   const double shares = 2.0 * (collective.ranks - 1) / collective.ranks;
@@ -239,7 +240,7 @@ std::vector<Finding> findings_of(const MachineFacts& facts) {
   judge_network(facts, findings);
   judge_storage(facts, findings);
   judge_memory(facts, findings);
-  judge_trial("data", facts.data_found, facts.data + " is there",
+  judge_trial("data", facts.data_found, facts.data + " can be read",
               "install the package dataset-fashion-mnist, or give --data DIR", findings);
   judge_collective(facts.collective, findings);
   return findings.take();
@@ -269,7 +270,8 @@ std::string to_json(const std::vector<Finding>& findings) {
     json["findings"].push_back({{"about", finding.about},
                                 {"health", to_string(finding.health)},
                                 {"text", finding.text},
-                                {"mend", finding.fix}});
+                                {"fix", finding.fix},
+                                {"mend", finding.fix}});  // the older name of "fix"
   }
   return json_text(json);
 }

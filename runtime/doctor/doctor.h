@@ -95,7 +95,9 @@ bool is_well(const std::vector<Finding>& findings);
 /// Returns a line for each finding.
 std::string to_text(const std::vector<Finding>& findings);
 /// Returns the findings as JSON:
-/// {"schema": "shardlens.doctor/1", "well", "findings": [{"about", "health", "text", "mend"}]}
+/// {"schema": "shardlens.doctor/1", "well",
+///  "findings": [{"about", "health", "text", "fix", "mend"}]}
+/// "mend" is the older name of "fix" and has the same value.
 std::string to_json(const std::vector<Finding>& findings);
 
 }  // namespace shardlens::runtime

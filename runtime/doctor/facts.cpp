@@ -149,7 +149,7 @@ void look_at_data(MachineFacts& facts) {
 TrialFact try_step(const std::string& trainer, const std::string& device) {
   std::string storage = (fs::temp_directory_path() / "shardlens-doctor-XXXXXX").string();
   if (::mkdtemp(storage.data()) == nullptr) {
-    return {.is_done = true, .fault = fmt::format("{}: cannot be made", storage)};
+    return {.is_done = true, .fault = fmt::format("{}: cannot be created", storage)};
   }
   const ChildOutput said = ask_child(kTrialDeadline, [&](int fd) {
     ::dup2(fd, STDOUT_FILENO);
@@ -162,14 +162,14 @@ TrialFact try_step(const std::string& trainer, const std::string& device) {
   std::error_code ignored;
   fs::remove_all(storage, ignored);
   if (said.exit_code == 0) return {.is_done = true};
-  if (said.is_late) return {.is_done = true, .fault = "a step did not end within a minute"};
+  if (said.is_late) return {.is_done = true, .fault = "a step did not finish within a minute"};
   if (said.exit_code == 127 && said.text.empty()) {
     return {.is_done = true, .fault = fmt::format("{} cannot be started", trainer)};
   }
   std::istringstream lines(said.text);
   std::string last;
   for (std::string line; std::getline(lines, line);) last = line.empty() ? last : line;
-  return {.is_done = true, .fault = last.empty() ? "a step was ended by a signal" : last};
+  return {.is_done = true, .fault = last.empty() ? "a signal ended the step" : last};
 }
 
 std::string environment(const char* name) {

@@ -76,7 +76,7 @@ int list_gpus(int fd) {
   void* const library = ::dlopen("libcuda.so.1", RTLD_NOW);
   if (library == nullptr) return kNoLibrary;
   const Driver driver(library);
-  if (!driver.is_whole()) return say(fd, "libcuda.so.1 lacks calls"), 1;
+  if (!driver.is_whole()) return say(fd, "libcuda.so.1 lacks functions"), 1;
   if (const int error = driver.init(0)) return say(fd, fmt::format("cuInit says {}", error)), 1;
   int count = 0;
   if (driver.count(&count) != 0 || count == 0) return say(fd, "no GPU is visible"), 1;

@@ -31,6 +31,10 @@ TEST_CASE("the doctor finds that this build trains, and leaves nothing behind", 
   CHECK(health("collective") == "fine");
   CHECK(health("storage") == "fine");
   CHECK(health("data") == "wrong");
+  for (const auto& finding : json.at("findings")) {
+    CHECK(finding.at("mend") == finding.at("fix"));
+    if (finding.at("health") == "wrong") CHECK_FALSE(finding.at("fix").get<std::string>().empty());
+  }
   CHECK(std::filesystem::is_empty(folder.path()));
 }
 

@@ -22,7 +22,7 @@ constexpr int64_t kGiB = int64_t{1} << 30;
 
 MachineFacts laptop() {
   MachineFacts facts;
-  facts.driver.fault = "libcuda.so.1 is not there";
+  facts.driver.fault = "libcuda.so.1 is missing";
   facts.torch_version = "2.11.0";
   facts.expected_cuda = 13000;
   facts.expected_nccl = 22809;
@@ -73,7 +73,7 @@ TEST_CASE("a machine without a GPU has nothing wrong with it", "[doctor]") {
   CHECK(is_well(findings));
   const std::string text = to_text(findings);
   CHECK_THAT(text, ContainsSubstring("note  driver: this machine has no NVIDIA driver"));
-  CHECK_THAT(text, ContainsSubstring("note  CUDA runtime, CUPTI, NCCL: not looked at: no GPU\n"));
+  CHECK_THAT(text, ContainsSubstring("note  CUDA runtime, CUPTI, NCCL: not checked: no GPU\n"));
   CHECK_THAT(text, !ContainsSubstring("WRONG"));
   CHECK(static_cast<size_t>(std::count(text.begin(), text.end(), '\n')) == findings.size());
 }
@@ -91,7 +91,7 @@ TEST_CASE("each thing that is wrong is one line with its fix", "[doctor]") {
           facts.driver_fault = "cuInit says 100";
         }) == "driver: serves CUDA 13.0, but cuInit says 100\n");
   CHECK(on_server([](MachineFacts& facts) { facts.gpus[1].uuid = "GPU-00"; }) ==
-        "gpus: GPU-00 stands 2 times among them\n");
+        "gpus: GPU-00 is listed 2 times\n");
   CHECK(on_server([](MachineFacts& facts) { facts.nccl.version = 22203; }) ==
         "NCCL: 2.22.3, but LibTorch asks for 2.28.9\n");
   CHECK(on_server([](MachineFacts& facts) { facts.nccl.version = 22902; }).empty());
@@ -102,7 +102,7 @@ TEST_CASE("each thing that is wrong is one line with its fix", "[doctor]") {
   CHECK(on_server([](MachineFacts& facts) { facts.cupti.version.reset(); }) ==
         "CUPTI: cannot be loaded: \n");
   CHECK(on_server([](MachineFacts& facts) { facts.memlock_bytes = 64 << 10; }) ==
-        "memlock: 64.00 KiB may be locked, and NCCL over InfiniBand locks buffers\n");
+        "memlock: 64.00 KiB can be locked, but NCCL over InfiniBand locks buffers\n");
 }
 
 TEST_CASE("an NCCL newer than LibTorch asks for is told", "[doctor]") {
@@ -110,7 +110,7 @@ TEST_CASE("an NCCL newer than LibTorch asks for is told", "[doctor]") {
   CHECK_THAT(to_text(findings_of(facts)), ContainsSubstring("ok    NCCL: 2.28.9\n"));
   facts.nccl.version = 22902;
   CHECK_THAT(to_text(findings_of(facts)),
-             ContainsSubstring("note  NCCL: 2.29.2, but LibTorch asks for 2.28.9; leave another"));
+             ContainsSubstring("note  NCCL: 2.29.2, but LibTorch asks for 2.28.9; remove any"));
 }
 
 TEST_CASE("what any machine may lack", "[doctor]") {
@@ -121,7 +121,7 @@ TEST_CASE("what any machine may lack", "[doctor]") {
   CHECK(on_laptop([](MachineFacts& facts) { facts.shm_free_bytes = 64 << 20; }) ==
         "/dev/shm: 64.00 MiB of 8.00 GiB free\n");
   CHECK(on_laptop([](MachineFacts& facts) { facts.host_bytes = kGiB; }) ==
-        "host memory: 1.00 GiB can still be taken\n");
+        "host memory: 1.00 GiB available\n");
   CHECK(on_laptop([](MachineFacts& facts) { facts.host_bytes.reset(); }).empty());
   CHECK(on_laptop([](MachineFacts& facts) { facts.storage_fault = "Read-only file system"; }) ==
         "storage: runs: Read-only file system\n");
@@ -131,7 +131,7 @@ TEST_CASE("what any machine may lack", "[doctor]") {
         "network: GLOO_SOCKET_IFNAME is ib0, but no such interface is up\n");
   CHECK(on_laptop([](MachineFacts& facts) { facts.asked_interface = "eth0"; }).empty());
   CHECK(on_laptop([](MachineFacts& facts) { facts.host_address.reset(); }) ==
-        "network: the name of this host, laptop, is not known\n");
+        "network: this host's name, laptop, does not resolve\n");
   CHECK(on_laptop([](MachineFacts& facts) { facts.host_address = "127.0.1.1"; }).empty());
   CHECK(on_laptop([](MachineFacts& facts) { facts.interfaces.pop_back(); }).empty());
   CHECK(on_laptop([](MachineFacts& facts) { facts.cpu_step.fault = "LibTorch 2.9 was loaded"; }) ==
@@ -161,7 +161,14 @@ TEST_CASE("the findings as JSON", "[doctor]") {
         nlohmann::json{{"about", "driver"},
                        {"health", "note"},
                        {"text", "this machine has no NVIDIA driver: ranks compute on the CPU"},
+                       {"fix", ""},
                        {"mend", ""}});
+  std::string storage_fix;
+  for (const nlohmann::json& finding : json["findings"]) {
+    CHECK(finding.at("mend") == finding.at("fix"));  // the older name of the key
+    if (finding.at("about") == "storage") storage_fix = finding.at("fix").get<std::string>();
+  }
+  CHECK(storage_fix == "give --storage a folder that you can write to");
 }
 
 TEST_CASE("this machine's facts", "[doctor]") {
