@@ -18,15 +18,15 @@ struct Command {
 };
 
 constexpr std::array kCommands = {
-    Command{"train", "train, one process or a whole local group (--workers N)"},
-    Command{"record", "record a PyTorch program, on its GPUs or on one that is not there"},
+    Command{"train", "train a model, as one rank or as N local ranks (--workers N)"},
+    Command{"record", "record a PyTorch program on this machine's GPUs, or on a simulated one"},
     Command{"plan", "predict peak memory; search strategies; solve for the largest batch"},
     Command{"profile", "report | diff | export | import | bundle | check recorded files"},
-    Command{"gate", "compare two recordings; exit 1 where a peak grew above a limit (for CI)"},
-    Command{"checkpoint", "verify | inspect | export | import what a run goes on from"},
+    Command{"gate", "compare two recordings; exit 1 if a peak grew beyond a limit (for CI)"},
+    Command{"checkpoint", "verify | inspect | export | import checkpoints of a run"},
     Command{"infer", "classify an image with a trained model"},
-    Command{"doctor", "what this machine has, and what is wrong with it"},
-    Command{"view", "desktop viewer; --screenshot and --report need no window"},
+    Command{"doctor", "check what this machine has for training, and what is wrong with it"},
+    Command{"view", "open the desktop viewer; --screenshot and --report need no window"},
 };
 
 std::string usage() {
@@ -36,8 +36,8 @@ std::string usage() {
   }
   return text +
          "\n`shardlens COMMAND --help` lists the flags of a command.\n"
-         "`shardlens --version` says which Shardlens this is.\n"
-         "`shardlens completion bash|zsh|fish` prints a script by which a shell completes.\n";
+         "`shardlens --version` prints the version.\n"
+         "`shardlens completion bash|zsh|fish` prints a completion script for that shell.\n";
 }
 
 bool is_command(std::string_view name) {
@@ -63,7 +63,7 @@ int fail(const std::string& line) {
 int print_completion(std::string_view shell) {
   const auto script = shardlens::completion_script(shell, command_names());
   if (!script) {
-    return fail(fmt::format("completion '{}': no such shell here; give bash, zsh or fish", shell));
+    return fail(fmt::format("completion '{}': unknown shell; give bash, zsh or fish", shell));
   }
   fmt::print("{}", *script);
   return 0;

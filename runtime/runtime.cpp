@@ -71,7 +71,7 @@ void compare(const Forecast& forecast, const RunDirectory& directory) {
 }
 
 int refuse_forecast(const Forecast& forecast) {
-  fmt::print(stderr, "shardlens train: {}; shardlens plan says what would, --anyway starts it\n",
+  fmt::print(stderr, "shardlens train: {}; shardlens plan shows what would fit, --anyway starts the run\n",
              forecast.verdict);
   return kDoesNotFit;
 }
@@ -80,7 +80,7 @@ int refuse_forecast(const Forecast& forecast) {
 int report_unfinished(const Job& job, const Outcome& outcome, const RunDirectory& directory) {
   clear_bar();
   if (outcome.end == Outcome::End::preempted) {
-    fmt::print("preempted by signal {} after step {}: saved; the same command goes on from it\n",
+    fmt::print("preempted by signal {} after step {}: saved; run the same command to resume\n",
                outcome.signal, outcome.step);
     return kPreempted;
   }

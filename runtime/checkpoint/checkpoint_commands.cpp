@@ -27,21 +27,19 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kUsage =
-    "usage: shardlens checkpoint verify DIR             read every byte; exit 1 where one is "
-    "damaged\n"
-    "       shardlens checkpoint inspect DIR [--json]   what a checkpoint holds\n"
-    "       shardlens checkpoint export DIR TARGET ...  files that PyTorch reads, of TARGETs:\n"
+    "usage: shardlens checkpoint verify DIR             read every byte; exit 1 if any is damaged\n"
+    "       shardlens checkpoint inspect DIR [--json]   show what a checkpoint holds\n"
+    "       shardlens checkpoint export DIR TARGET ...  write files that PyTorch reads; TARGETs:\n"
     "           --dcp FOLDER        for torch.distributed.checkpoint.load, with the optimizer\n"
-    "           --prefix KEY        ... of the state there: app; empty: none\n"
-    "           --safetensors FILE  the model alone\n"
-    "           --pt FILE           the model alone, for torch.load(weights_only=True)\n"
+    "           --prefix KEY        key of the state in that folder (app); empty: none\n"
+    "           --safetensors FILE  the model only\n"
+    "           --pt FILE           the model only, for torch.load(weights_only=True)\n"
     "       shardlens checkpoint import SOURCE --out FOLDER\n"
-    "                                                   makes a checkpoint, for train --init\n"
+    "                                                   make a checkpoint for train --init\n"
     "       shardlens checkpoint import SOURCE --name RUN [flags of train]\n"
-    "                                                   makes a run that train goes on with under "
-    "the\n"
+    "                                                   make a run that train resumes with the\n"
     "                                                   same flags\n"
-    "\nDIR is a checkpoint, a run (the newest that is whole), its checkpoints/ or its model/.\n"
+    "\nDIR is a checkpoint, a run (its newest whole checkpoint), its checkpoints/ or its model/.\n"
     "SOURCE is a folder of torch.distributed.checkpoint, a .pt file or a safetensors file.\n";
 
 bool has_manifest(const fs::path& folder) { return fs::exists(folder / "manifest.json"); }

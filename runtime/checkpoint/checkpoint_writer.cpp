@@ -104,7 +104,7 @@ void write_model(const CheckpointWriterOptions& options, const FileLayout& layou
   fence.check();
   if (!remove_written(folder)) {
     throw std::runtime_error(
-        fmt::format("{}: holds files of somebody else's; move them away, then start the run again",
+        fmt::format("{}: holds files not written by this run; move them away, then restart the run",
                     folder.string()));
   }
   rename_durably(unfinished, folder);

@@ -48,8 +48,8 @@ void Fence::check() const {
   if (newest == generation_) return;
   throw Failure(
       Fault::overtaken,
-      fmt::format("{}: this rank is of attempt {} of the run, the newest is {}: it writes "
-                  "nothing more",
+      fmt::format("{}: this rank belongs to attempt {} of the run, but the newest is {}: it "
+                  "writes nothing more",
                   file_.parent_path().string(), generation_, newest));
 }
 

@@ -53,8 +53,8 @@ void LocalRecordings::check(const fs::path& folder) {
   if (::access(there.c_str(), W_OK | X_OK) == 0 && fs::is_directory(there)) return;
   const int error = fs::is_directory(there) ? errno : ENOTDIR;
   throw std::invalid_argument(
-      fmt::format("--profile-dir {}: nothing can be written there ({}); give a folder of yours on "
-                  "a disk of each host",
+      fmt::format("--profile-dir {}: cannot be written ({}); give a folder that you can write to, "
+                  "on a disk of each host",
                   folder.string(), std::strerror(error)));
 }
 
@@ -80,9 +80,9 @@ std::vector<std::string> LocalRecordings::collect_left() const {
       }
       move(file);
       lines.push_back(
-          fmt::format("an earlier attempt's recording is collected: {}", kept.string()));
+          fmt::format("collected an earlier attempt's recording: {}", kept.string()));
     } catch (const std::runtime_error& error) {
-      lines.push_back(fmt::format("warning: {} stays there: {}", file.string(), error.what()));
+      lines.push_back(fmt::format("warning: {} was not moved: {}", file.string(), error.what()));
     }
   }
   return lines;

@@ -55,7 +55,7 @@ void wait_for_receipt(const fs::path& folder, int rank, const std::string& name,
       throw Failure(
           Fault::hung,
           fmt::format("{}: rank {} has not {} its part within {:.1f} s; give a larger "
-                      "--timeout, or look at the disk under {}",
+                      "--timeout, or check the disk under {}",
                       name, rank, done, std::chrono::duration<double>(patience.deadline).count(),
                       folder.parent_path().string()),
           rank);

@@ -42,7 +42,7 @@ fs::path run_path(const planner::Config& config) {
           : config.name;
   if (name == "." || name == ".." || name.find('/') != std::string::npos) {
     throw std::invalid_argument(fmt::format(
-        "--name {}: a run's name is one folder's name; leave out slashes and dots", name));
+        "--name {}: a run's name must be a folder's name; leave out slashes and dots", name));
   }
   return fs::path(config.storage) / name;
 }
@@ -52,8 +52,9 @@ fs::path run_path(const planner::Config& config) {
 }
 
 [[noreturn]] void refuse_storage(const fs::path& path, const std::string& why) {
-  throw std::invalid_argument(fmt::format(
-      "--storage {}: cannot be written ({}); give a folder of yours", path.string(), why));
+  throw std::invalid_argument(
+      fmt::format("--storage {}: cannot be written ({}); give a folder that you can write to",
+                  path.string(), why));
 }
 
 /// Returns "" if the file is missing.
@@ -117,7 +118,7 @@ bool is_unfinished_run(const fs::path& path, const planner::Config& config) {
   if (fs::is_directory(path) && fs::is_empty(path)) return false;
   if (!fs::exists(path / "config.json")) {
     refuse_name(path, "the folder is not a run",
-                "give another name, since nothing there is touched");
+                "give another name; this folder was left as it is");
   }
   constexpr std::string_view kFix = "give another name, or --fresh to start over";
   if (is_live(path)) refuse_name(path, "the run is live", "wait for its end, or give another name");

@@ -48,7 +48,7 @@ void check_folder(const fs::path& folder, Look look) {
 
 [[noreturn]] void refuse_file(const fs::path& file, const std::string& why) {
   throw std::invalid_argument(
-      fmt::format("{}: {}; give another checkpoint, or copy this one anew from where it is whole "
+      fmt::format("{}: {}; give another checkpoint, or copy this one again from a whole copy "
                   "(shardlens checkpoint verify says which are)",
                   file.string(), why));
 }

@@ -244,7 +244,7 @@ template <typename Start>
 Ticket GlooCommunicator::issue(Kind kind, const Operation& operation, Start start) {
   check_alive(operation);
   check(static_cast<Ticket>(pending_.size()) == next_issue_ - next_wait_,
-        "gloo: other operations are in flight than tickets are out");
+        "gloo: the operations in flight do not match the tickets");
   PendingOperation& pending = pending_.emplace_back();
   pending.kind = kind;
   pending.operation = operation;
@@ -327,7 +327,7 @@ void GlooCommunicator::barrier(const Operation& operation) {
 void GlooCommunicator::wait(Ticket ticket) {
   check(ticket == next_wait_ && ticket < next_issue_,
         "communicator: tickets are waited for in the order of issue");
-  check(!pending_.empty(), "gloo: a ticket is waited for whose operation is gone");
+  check(!pending_.empty(), "gloo: a wait for a ticket whose operation is gone");
   const PendingOperation& pending = pending_.front();
   check_alive(pending.operation);
   for (const auto& work : pending.works) finish(pending.operation, *work);

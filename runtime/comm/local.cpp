@@ -29,7 +29,7 @@ size_t range_bytes(const GatherBuffer& buffer, int world_size) {
 }
 
 size_t range_bytes(const ReduceBuffers& buffers) {
-  check(buffers.shard_numel >= 0, "reduce_scatter: fewer elements than none");
+  check(buffers.shard_numel >= 0, "reduce_scatter: a negative number of elements");
   return static_cast<size_t>(buffers.shard_numel * bytes_of(buffers.dtype));
 }
 
@@ -56,7 +56,7 @@ size_t LocalCommunicator::bytes(const LocalLayout& layout) {
   static_assert(std::is_trivially_copyable_v<Counters> && sizeof(Counters) == 2 * kCacheLine,
                 "two cache lines of their own");
   static_assert(std::atomic_ref<uint64_t>::is_always_lock_free,
-                "a lock of one process is none for another");
+                "a lock must hold between processes");
   check(layout.ranks.size >= 1, "local communicator: a set without ranks");
   const auto world_size = static_cast<size_t>(layout.ranks.size);
   return sizeof(Header) + world_size * (sizeof(Counters) + kDepth * area_bytes_of(layout));
@@ -79,7 +79,7 @@ LocalCommunicator::LocalCommunicator(void* memory, LocalOptions options)
     uint64_t theirs = 0;
     const bool first = std::atomic_ref<uint64_t>(field).compare_exchange_strong(theirs, mine);
     check(first || theirs == mine,
-          "local communicator: ranks disagree on the layout, or are of two sets");
+          "local communicator: ranks disagree on the layout, or belong to two sets");
   };
   agree(header_->area_bytes, area_bytes_);
   agree(header_->world_size, static_cast<uint64_t>(world_size()));
@@ -106,7 +106,7 @@ Ticket LocalCommunicator::all_gather(const Operation& operation,
     target += bytes;
   }
   check(target == staging(next_issue_, rank()) + staged_bytes,
-        "all_gather: other bytes are staged than were counted");
+        "all_gather: the bytes staged are not those counted");
   return publish_staged();
 }
 
@@ -129,7 +129,7 @@ Ticket LocalCommunicator::reduce_scatter(const Operation& operation, const Reduc
 // more.
 Ticket LocalCommunicator::all_reduce(const Operation& operation, void* data, int64_t numel,
                                      DType dtype) {
-  check(numel >= 0, "all_reduce: fewer elements than none");
+  check(numel >= 0, "all_reduce: a negative number of elements");
   const int64_t bytes = numel * bytes_of(dtype);
   PendingOperation& pending = begin(Kind::all_reduce, operation, bytes);
   pending.reduce = {.input = data, .output = data, .shard_numel = numel, .dtype = dtype};

@@ -39,7 +39,7 @@ class Variables {
     const char* const end = value.data() + value.size();
     const auto [stop, error] = std::from_chars(value.data(), end, number);
     if (error != std::errc{} || stop != end || number < 0) {
-      refuse(fmt::format("{}={} is no count", name, value));
+      refuse(fmt::format("{}={} is not a count", name, value));
     }
     return number;
   }
@@ -59,7 +59,7 @@ class Variables {
 
   [[noreturn]] void refuse(const std::string& why) const {
     throw std::invalid_argument(
-        fmt::format("{} has started this program, but {}; start all ranks by {}, or one process "
+        fmt::format("{} has started this program, but {}; start all ranks with {}, or one process "
                     "without its variables and with --workers",
                     to_string(launcher_), why, to_string(launcher_)));
   }
@@ -86,7 +86,7 @@ void check_places(const Membership& place, const Variables& variables) {
 uint16_t port_of(const Variables& variables, int otherwise) {
   const int port = variables.number("MASTER_PORT").value_or(otherwise);
   if (port == 0 || port > std::numeric_limits<uint16_t>::max()) {
-    variables.refuse(fmt::format("MASTER_PORT={} is no port", port));
+    variables.refuse(fmt::format("MASTER_PORT={} is not a port", port));
   }
   return static_cast<uint16_t>(port);
 }
@@ -252,7 +252,7 @@ Membership membership_of(const Environment& environment) {
 std::string first_host(const std::string& nodelist) {
   const auto refuse = [&] {
     throw std::invalid_argument(fmt::format(
-        "SLURM_NODELIST={}: no list of hosts; set MASTER_ADDR to the host of rank 0", nodelist));
+        "SLURM_NODELIST={}: not a list of hosts; set MASTER_ADDR to the host of rank 0", nodelist));
   };
   std::string host;
   for (size_t at = 0; at < nodelist.size() && nodelist[at] != ',';) {

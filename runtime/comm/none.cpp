@@ -28,7 +28,7 @@ Ticket NoneCommunicator::all_gather(const Operation& operation, std::span<const 
 }
 
 Ticket NoneCommunicator::reduce_scatter(const Operation& operation, const ReduceBuffers& buffers) {
-  check(buffers.shard_numel >= 0, "reduce_scatter: fewer elements than none");
+  check(buffers.shard_numel >= 0, "reduce_scatter: a negative number of elements");
   const Ticket ticket = issue(operation);
   const auto bytes = static_cast<size_t>(buffers.shard_numel * bytes_of(buffers.dtype));
   if (bytes == 0) return ticket;

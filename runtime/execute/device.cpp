@@ -43,7 +43,7 @@ bool is_on_stubs() { return ::dlsym(RTLD_DEFAULT, profiler::kNullDeviceMark) != 
   argv.push_back(nullptr);
   ::execv(path.c_str(), argv.data());
   throw std::runtime_error(
-      fmt::format("{} could not be started anew: {}", path, std::strerror(errno)));
+      fmt::format("{} could not be restarted: {}", path, std::strerror(errno)));
 }
 
 void load_libtorch_cuda() {
@@ -80,8 +80,8 @@ void enter_null_device(const Device& device, const std::vector<std::string>& arg
   if (is_on_stubs()) return;
   if (std::getenv(profiler::kNullDeviceEntered) != nullptr) {
     throw std::runtime_error(
-        "the null device's libraries were preloaded but are not of this "
-        "program; run make build");
+        "the null device's libraries were preloaded but belong to another "
+        "build; run make build");
   }
   put_first("LD_PRELOAD", preload_of(support_folder("null_device")));
   ::setenv(profiler::kNullGpuVariable, device.gpu.c_str(), 1);
@@ -107,7 +107,7 @@ GpuUuid gpu_uuid(const c10::Device& device) {
   cudaDeviceProp properties{};
   const cudaError_t asked = cudaGetDeviceProperties(&properties, device.index());
   if (asked != cudaSuccess) {
-    throw std::runtime_error(fmt::format("GPU {} does not say which it is: {}; see nvidia-smi",
+    throw std::runtime_error(fmt::format("GPU {} does not report its UUID: {}; see nvidia-smi",
                                          static_cast<int>(device.index()),
                                          cudaGetErrorString(asked)));
   }

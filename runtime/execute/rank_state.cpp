@@ -199,20 +199,20 @@ void RankState::point_weight(int parameter, void* memory, int64_t bytes) const {
 void RankState::begin_slot(int index) {
   const at::Tensor& slot = slots_[index];
   const planner::Slot& described = schedule_.slot(index);
-  check(!described.lasts() && !has_memory_[index], "a slot takes memory that has some");
+  check(!described.lasts() && !has_memory_[index], "a slot that has memory takes it again");
   has_memory_[index] = true;
   const profiler::Scope scope(planner::category_of(described.kind), described.name());
   const at::Tensor memory = at::empty(slot.sizes(), slot.options());
   const size_t bytes = memory.nbytes();
   check(static_cast<int64_t>(bytes) == described.bytes,
-        "a slot's tensor has other bytes than the schedule says");
+        "a slot's tensor does not have the bytes that the schedule says");
   point(slot, std::move(memory.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks()),
         bytes);
 }
 
 void RankState::end_slot(int index) {
   check(!schedule_.slot(index).lasts() && has_memory_[index],
-        "a slot gives memory back that has none");
+        "a slot without memory gives it back");
   has_memory_[index] = false;
   point(slots_[index], at::DataPtr(nullptr, device_), 0);
 }

@@ -70,7 +70,7 @@ void find_newest(FoundWeights& weights, const InferOptions& options) {
   for (auto one = all.rbegin(); one != all.rend(); ++one) {
     if (weights.take(one->path)) return;
   }
-  refuse_run(options, "has no model and no checkpoint that is whole", weights.passed_over,
+  refuse_run(options, "has no model and no whole checkpoint", weights.passed_over,
              "train it first, or see shardlens checkpoint verify");
 }
 
@@ -129,16 +129,16 @@ planner::Config with_inputs_found(const planner::Config& config, const InferOpti
   }
   const bool is_relative = fs::path(config.model).is_relative();
   throw std::invalid_argument(fmt::format(
-      "--run {}: was trained with --model {}, which is not there{}", options.run.string(),
+      "--run {}: was trained with --model {}, which is missing{}", options.run.string(),
       config.model,
-      is_relative ? "; start infer in the folder that the path begins at" : "; put the file back"));
+      is_relative ? "; run infer in the folder that the path starts at" : "; put the file back"));
 }
 
 planner::Config config_of_run(const InferOptions& options) {
   const fs::path file = options.run / "config.json";
   if (!fs::exists(file)) {
     throw std::invalid_argument(fmt::format(
-        "--run {}: is no run; give the folder that train has made", options.run.string()));
+        "--run {}: is not a run; give a folder that train has made", options.run.string()));
   }
   planner::Config config;
   planner::read_json(config, read_file(file, kWritten.bytes, "give a run"), file.string());

@@ -44,10 +44,10 @@ InferRequest parse(const std::vector<std::string>& arguments) {
   CLI::App app("Classifies one image with a trained model.", "shardlens infer");
   app.add_option("--run", run, "the run's folder, or its name under runs/")->required();
   auto* const index =
-      app.add_option("--index", options.index, "which test image of the run's data");
+      app.add_option("--index", options.index, "number of a test image in the run's data");
   app.add_option("--image", options.image, "an image file instead (png, jpg)")->excludes(index);
   app.add_option("--from", options.from,
-                 "model (the default: its model/, else the latest), latest or best checkpoint")
+                 "model (default: the run's model/, else latest), latest or best checkpoint")
       ->transform(CLI::CheckedTransformer(froms));
   app.add_option("--workers", options.workers, "ranks that each keep a part of the model")
       ->check(CLI::Range(1, 4096));

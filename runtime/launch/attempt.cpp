@@ -47,7 +47,7 @@ void collect_recordings(const Job& job, const RunDirectory& directory,
     try {
       recordings.collect(rank);
     } catch (const std::runtime_error& error) {
-      fmt::print(stderr, "shardlens train: warning: {} stays there: {}\n",
+      fmt::print(stderr, "shardlens train: warning: {} was not moved: {}\n",
                  recordings.file(rank).string(), error.what());
     }
   }

@@ -129,7 +129,7 @@ class LaunchedRank {
   void tell_preempted() {
     if (place_.rank != 0) return;
     clear_bar();
-    fmt::print("preempted after step {}: saved; the same command goes on from it\n",
+    fmt::print("preempted after step {}: saved; run the same command to resume\n",
                board_.read(0).step);
     std::fflush(stdout);
     end({.end = Outcome::End::preempted});
@@ -198,8 +198,8 @@ class LaunchedRank {
       return global / others;
     }
     throw std::invalid_argument(fmt::format(
-        "{} has started {} ranks anew, among which the run's batch of {} cannot be "
-        "shared evenly; let it start a number that divides {}",
+        "{} has restarted with {} ranks, but the run's batch of {} cannot be divided evenly among "
+        "them; start a number of ranks that divides {}",
         to_string(place_.launcher), place_.world_size, global, global / config_.accumulate));
   }
 
@@ -209,7 +209,7 @@ class LaunchedRank {
     if (!forecast || forecast->fits || job_.config.anyway) return false;
     if (place_.rank == 0) {
       fmt::print(stderr,
-                 "shardlens train: {}; shardlens plan says what would, --anyway starts it\n",
+                 "shardlens train: {}; shardlens plan shows what would fit, --anyway starts the run\n",
                  forecast->verdict);
     }
     return true;
@@ -226,7 +226,7 @@ class LaunchedRank {
       events.add({.generation = job_.attempt.fence.generation(),
                   .kind = "restarted",
                   .step = resumption.step,
-                  .text = fmt::format("by {}, {} times now", to_string(place_.launcher),
+                  .text = fmt::format("by {}, {} times so far", to_string(place_.launcher),
                                       place_.restarts)});
     }
     std::random_device random;
@@ -269,8 +269,8 @@ class LaunchedRank {
       if (note.is_raised()) throw CommunicationError(note.reason(), note.fault(), note.rank());
       if (std::chrono::steady_clock::now() > last_moment) {
         throw std::invalid_argument(fmt::format(
-            "--storage {}: rank {} on {} does not see there what rank 0 has written; give a folder "
-            "that all hosts share, by a path that is the same on each",
+            "--storage {}: rank {} on {} does not see what rank 0 has written there; give a folder "
+            "that all hosts share, under the same path on each",
             fs::absolute(config_.storage).string(), place_.rank, host_name()));
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -292,7 +292,7 @@ class LaunchedRank {
 planner::Config config_under_launcher(const planner::Config& config, const Membership& place) {
   planner::Config joined = config;
   const auto refuse = [&](const std::string& what, const std::string& fix) {
-    throw std::invalid_argument(fmt::format("{}: this is rank {} of {} that {} has started; {}",
+    throw std::invalid_argument(fmt::format("{}: this is rank {} of {} started by {}; {}",
                                             what, place.rank, place.world_size,
                                             to_string(place.launcher), fix));
   };
@@ -304,7 +304,7 @@ planner::Config config_under_launcher(const planner::Config& config, const Membe
   joined.workers = place.world_size;
   joined.fresh = config.fresh && place.restarts == 0;  // --fresh was meant for the first start only
   if (config.communicator == planner::CommunicatorChoice::local) {
-    refuse("--communicator local", "they share no memory: leave it out, or give gloo");
+    refuse("--communicator local", "these ranks share no memory: leave it out, or give gloo");
   }
   if (config.communicator == planner::CommunicatorChoice::automatic &&
       planner::device_of(config).is_cpu()) {
@@ -312,7 +312,7 @@ planner::Config config_under_launcher(const planner::Config& config, const Membe
   }
   if (!config.name.empty()) return joined;
   if (place.may_restart) {
-    refuse("--name", "give the run a name, by which it is found when it is started again");
+    refuse("--name", "give the run a name, so that a restart finds it");
   }
   if (!place.job.empty()) {
     joined.name = fmt::format("{}-{}-{}", fs::path(config.model).stem().string(),

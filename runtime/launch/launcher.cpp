@@ -66,7 +66,7 @@ class Launcher {
     }
     if (outcome_.fault == Fault::hung) {
       outcome_.reason +=
-          "; what each rank did last: " + directory_.actions(job_.ranks.front()).string();
+          "; each rank's last actions: " + directory_.actions(job_.ranks.front()).string();
     }
     outcome_.may_restart = living() == 0 && outcome_.signal == 0;
     if (outcome_.fault != Fault::wrong_use) {
@@ -225,7 +225,7 @@ class Launcher {
   bool is_out_of_reach() {
     if (!has_failed() || Clock::now() < failed_at_ + kGrace + kKernelGrace) return false;
     outcome_.reason +=
-        fmt::format("; {} of its processes cannot be ended, look at their devices", living());
+        fmt::format("; {} of its processes cannot be killed; check their devices", living());
     return true;
   }
 

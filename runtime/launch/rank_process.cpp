@@ -96,7 +96,7 @@ std::string with_silent(const Job& job, const RendezvousStore& store, const std:
   if (store.board().abort_note().is_raised()) return reason;
   std::string text = reason;
   for (const int silent : store.silent_ranks()) {
-    text += fmt::format("; rank {} says nothing anymore, last seen in {}", silent,
+    text += fmt::format("; rank {} no longer responds, last seen in {}", silent,
                         describe(job, store.board().read(silent)));
   }
   return text;

@@ -208,7 +208,7 @@ class NcclTransport final : public Transport {
       return id;
     }
     const std::string told = joiner_.store->get(name, first, "make NCCL's id");
-    if (told.size() != id.bytes.size()) throw CommunicationError(name + " is no id of NCCL's");
+    if (told.size() != id.bytes.size()) throw CommunicationError(name + " is not an NCCL id");
     std::memcpy(id.bytes.data(), told.data(), told.size());
     return id;
   }

@@ -193,7 +193,7 @@ bool RendezvousStore::must_stop(int64_t step) {
     if (Clock::now() > last_moment) {
       throw CommunicationError("rank " + std::to_string(place_.rank) + ", step " +
                                    std::to_string(step) +
-                                   ": the ranks did not choose in time where to stop",
+                                   ": the ranks did not agree in time on where to stop",
                                Fault::hung);
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));

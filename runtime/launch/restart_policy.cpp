@@ -49,7 +49,7 @@ std::string no_progress_text(int64_t count, const FailedAttempt& last) {
       last.from_step == 0 ? "the start" : fmt::format("the checkpoint of step {}", last.from_step);
   return fmt::format(
       "no progress: {} {}{} each time, {} times in a row from {} without a newer checkpoint, which "
-      "is --give-up-after {}; no start follows: fix that cause, then the same command goes on",
+      "is --give-up-after {}; not restarted: fix the cause, then run the same command to resume",
       to_string(last.fault), where, who, count, from, count);
 }
 
@@ -65,7 +65,7 @@ RestartDecision decide(const RestartLimits& limits, std::span<const FailedAttemp
   if (limits.max_failures == 0 || !may_pass(last.fault)) return {};
   const auto count = static_cast<int64_t>(failures.size());
   if (limits.max_failures > 0 && count > limits.max_failures) {
-    return {.why_not = fmt::format("this was failure {} of --max-failures {}: no start follows",
+    return {.why_not = fmt::format("this was failure {} of --max-failures {}: not restarted",
                                    count, limits.max_failures)};
   }
   const auto same_start = without_newer_checkpoint(failures);

@@ -117,7 +117,7 @@ void expect_own_gpu(const Board& board, int rank, const GpuUuid& gpu,
                   [&] { return board.gpu(peer, theirs); });
     if (theirs != gpu) continue;
     throw std::invalid_argument(fmt::format(
-        "ranks {} and {} are on the same GPU ({}), but NCCL takes one rank on each; check that "
+        "ranks {} and {} are on the same GPU ({}), but NCCL allows one rank per GPU; check that "
         "CUDA_VISIBLE_DEVICES names each GPU once, give fewer --workers, or --communicator gloo",
         peer, rank, gpu_text(gpu)));
   }
@@ -146,8 +146,8 @@ void expect_same_job(const Job& job, int rank, const Channels& channels) {
     const auto& [name, value] = settings[i];
     const std::string said = name.starts_with("--") ? fmt::format(" {}", value) : "";
     throw std::invalid_argument(
-        fmt::format("rank {} was started with {}{}, others with another one; start every rank with "
-                    "the same program and flags",
+        fmt::format("rank {} was started with {}{}, others with a different one; start every rank "
+                    "with the same program and flags",
                     rank, name, said));
   }
 }
@@ -161,8 +161,8 @@ std::vector<std::string> warnings_about(const Job& job) {
   const int world_size = job.strategy.world_size;
   if (job.found_data.train_samples < world_size) {
     add(
-        fmt::format("{} training samples for {} ranks: some train on the same ones; give --workers "
-                    "{} or less",
+        fmt::format("{} training samples for {} ranks: some ranks train on the same samples; give "
+                    "--workers {} or less",
                     job.found_data.train_samples, world_size, job.found_data.train_samples));
   }
   return warnings;

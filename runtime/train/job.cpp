@@ -50,8 +50,8 @@ void list_images(Job& job) {
 void take_own_data(Job& job) {
   if (job.own->test.samples > 0 && job.own->model.loss) {
     throw std::invalid_argument(fmt::format(
-        "model {}: test samples count how often the largest output is the target's, but its loss "
-        "is its own; leave them out, or leave the loss to the spec",
+        "model {}: test samples count how often the largest output is the target's, but the model "
+        "has its own loss; leave the samples out, or use the spec's loss",
         job.spec.name));
   }
   take_data(job, {.kind = DataKind::own,
@@ -108,11 +108,11 @@ models::ModelSpec spec_of(Job& job) {
   }
   if (job.config.seq != 0) {
     throw std::invalid_argument(fmt::format(
-        "--seq {}: the model {} has a shape of its own; leave it out", job.config.seq, spec.name));
+        "--seq {}: the model {} has its own shape; leave it out", job.config.seq, spec.name));
   }
   if (spec.units.size() != job.own->model.units.size()) {
     throw std::invalid_argument(
-        fmt::format("model {}: {} units, but {} functions; give one for each", spec.name,
+        fmt::format("model {}: {} units, but {} functions; give one per unit", spec.name,
                     spec.units.size(), job.own->model.units.size()));
   }
   job.config.model = spec.name;
@@ -132,8 +132,8 @@ void assign_gpus(Job& job) {
   if (!job.place.is_alone()) return;
   if (job.config.workers > job.gpus && !job.strategy.staged) {
     throw std::invalid_argument(fmt::format(
-        "--workers {}: there are {} GPUs, and NCCL takes one rank on each; give --workers {} or "
-        "less, or --communicator gloo to try out more",
+        "--workers {}: there are {} GPUs, and NCCL allows one rank per GPU; give --workers {} or "
+        "less, or --communicator gloo to try more",
         job.config.workers, job.gpus, job.gpus));
   }
 }

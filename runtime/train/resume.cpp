@@ -50,7 +50,7 @@ void expect_same_run(const Job& job, const CheckpointReader& reader) {
   if (state.epoch != state.step / job.steps_per_epoch || state.step > job.steps) {
     refuse_to_resume(
         reader.folder(),
-        fmt::format("step {} is in epoch {}, but not of {} steps each: the data have changed",
+        fmt::format("step {} is in epoch {}, but not with {} steps each: the data have changed",
                     state.step, state.epoch + 1, job.steps_per_epoch));
   }
 }
@@ -94,8 +94,8 @@ void expect_room_for_checkpoints(const Job& job) {
   const auto free = static_cast<int64_t>(space.available);
   if (needed <= free) return;
   throw std::invalid_argument(fmt::format(
-      "--storage {}: a checkpoint and the model take {}, and {} are free; free some, or give "
-      "--checkpoint-every none",
+      "--storage {}: a checkpoint and the model take {}, but {} are free; free some space, or "
+      "give --checkpoint-every none",
       job.config.storage, bytes_text(needed), bytes_text(free)));
 }
 
@@ -115,17 +115,17 @@ Resumption resume(Job& job, const RunDirectory& directory, VerificationTime veri
     if (newest.is_verified) expect_fits(job, newest.found->path);  // else the glance has done it
     resumption.step = newest.found->step;
     job.resume = newest.found->path;
-    lines.push_back(fmt::format("goes on from step {} of {}: {}", resumption.step, job.steps,
+    lines.push_back(fmt::format("resumes from step {} of {}: {}", resumption.step, job.steps,
                                 newest.found->path.string()));
   } else if (newest.found) {
-    refuse_to_resume(newest.found->path, "--checkpoint-every none does not go on from it");
+    refuse_to_resume(newest.found->path, "--checkpoint-every none does not resume from it");
   } else if (!newest.damaged.empty()) {
     refuse_to_resume(store.folder(),
                      fmt::format("none of {} checkpoints is whole; {}: {}", newest.damaged.size(),
                                  newest.damaged.front().checkpoint.path.filename().string(),
                                  newest.damaged.front().fault));
   } else {
-    lines.push_back("the run has no checkpoint yet: it starts anew");
+    lines.push_back("the run has no checkpoint yet: it starts from the beginning");
   }
   const std::vector<std::string> changed = changes(directory.config(), job.config);
   if (!changed.empty()) lines.push_back(fmt::format("with {}", fmt::join(changed, ", ")));

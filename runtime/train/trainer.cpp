@@ -241,7 +241,7 @@ class Trainer {
     result_.init_is_verified = !job_.init_unverified;
     result_.restarts = job_.attempt.restarts;
     if (result_.peak) say("peak memory: " + peak_text(*result_.peak));
-    if (result_.step_peak) say("of steps alone: " + peak_text(*result_.step_peak));
+    if (result_.step_peak) say("during steps: " + peak_text(*result_.step_peak));
     return result_;
   }
 

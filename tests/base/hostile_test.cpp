@@ -225,7 +225,7 @@ TEST_CASE("what a pickle mentions again and again is counted", "[hostile]") {
   tests::write_file(path, archive_of(shared_dicts(5)));
   check_cheap(tests::cost_of([&] { runtime::read_saved_state(path); }), 100 * kMiB);
   CHECK_THAT(refusal_of([&] { runtime::read_saved_state(path); }),
-             ContainsSubstring("mentions what it holds so often"));
+             ContainsSubstring("repeats its contents so often"));
   // Twice is what a program does that keeps one dict under two names.
   tests::write_file(path, archive_of("\x80\x02}(" + text("model") + "}" + put_memo(0) + "(" +
                                      text("a") + "K\x01u" + text("ema") + get_memo(0) + "u."));

@@ -21,8 +21,8 @@ class Allowance {
   /// up.
   void spend(uint64_t bytes) {
     if (bytes > left_) {
-      throw std::runtime_error("it mentions what it holds so often that more than " +
-                               std::to_string(kTimes) + " times its size would be made of it");
+      throw std::runtime_error("it repeats its contents so often that reading it takes more than " +
+                               std::to_string(kTimes) + " times its size");
     }
     left_ -= bytes;
   }

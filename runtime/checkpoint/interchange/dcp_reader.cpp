@@ -89,10 +89,10 @@ StoredPiece stored_of(Value info) {
   constexpr size_t kMostNameBytes = 255;
   if (stored.file.empty() || stored.file.size() > kMostNameBytes ||
       stored.file.find('/') != std::string::npos || stored.file == "..") {
-    throw_damaged("a piece lies in no file of the folder");
+    throw_damaged("a piece is not in a file of the folder");
   }
   if (state["transform_descriptors"].size() > 0) {
-    throw_damaged("its pieces went through an extension (compression, say) that is not read here");
+    throw_damaged("its pieces use an extension (such as compression) that is not supported");
   }
   return stored;
 }
@@ -115,7 +115,7 @@ class Folder {
     }
     metadata_.emplace(Value(document_).instance_of(dcp::kMetadata));
     if (metadata().entries().empty())
-      throw_damaged(fmt::format("{} is of no checkpoint", kMetadataFile));
+      throw_damaged(fmt::format("{} does not describe a checkpoint", kMetadataFile));
     index_storage();
     index_paths();
   }
@@ -169,7 +169,7 @@ class Folder {
 
   TorchArchive open(const std::string& name, const std::vector<int64_t>& begin) {
     const auto found = stored_.find({name, begin});
-    if (found == stored_.end()) throw_damaged(fmt::format("a piece of {} lies nowhere", name));
+    if (found == stored_.end()) throw_damaged(fmt::format("a piece of {} is in no file", name));
     const StoredPiece& stored = found->second;
     take_range(stored, name);
     const std::span<const std::byte> file = map(stored.file);
@@ -193,7 +193,7 @@ class Folder {
         (after->first >= stored.offset_bytes && after->first - stored.offset_bytes >= stored.bytes);
     const bool is_behind = after == ends.begin() || std::prev(after)->second <= stored.offset_bytes;
     if (!is_before || !is_behind || stored.bytes == 0) {
-      throw_damaged(fmt::format("{}: a piece of {} lies where another does", stored.file, name));
+      throw_damaged(fmt::format("{}: a piece of {} overlaps another one", stored.file, name));
     }
     uint64_t end = 0;
     if (__builtin_add_overflow(stored.offset_bytes, stored.bytes, &end)) end = UINT64_MAX;
@@ -238,7 +238,7 @@ class Folder {
     const TorchArchive archive = open(name, box.begin);
     std::optional<ArchiveTensor> stored = archive.tensor(archive.root());
     if (!stored || stored->tensor.shape != box.shape) {
-      throw_damaged(fmt::format("a piece of {} is not what the metadata say", name));
+      throw_damaged(fmt::format("a piece of {} does not match the metadata", name));
     }
     if (!tensor.dtype.empty() && tensor.dtype != stored->tensor.dtype) {
       throw_damaged(fmt::format("the pieces of {} are of several dtypes", name));

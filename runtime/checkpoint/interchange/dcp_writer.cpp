@@ -205,7 +205,7 @@ void write_dcp(const fs::path& folder, const std::vector<DcpTensor>& tensors,
                const std::vector<DcpValue>& values, int64_t most_piece_bytes) {
   if (fs::exists(folder)) {
     throw std::invalid_argument(
-        fmt::format("{}: is there already; give a new folder", folder.string()));
+        fmt::format("{}: already exists; give a new folder", folder.string()));
   }
   const fs::path target = fs::absolute(folder).lexically_normal();
   const fs::path unfinished =

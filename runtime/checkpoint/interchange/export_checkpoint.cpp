@@ -45,7 +45,7 @@ State state_in(const CheckpointReader& reader) {
 
 void expect_new(const fs::path& path) {
   if (!fs::exists(path)) return;
-  throw std::invalid_argument(fmt::format("{}: is there already; give a new name", path.string()));
+  throw std::invalid_argument(fmt::format("{}: already exists; give a new name", path.string()));
 }
 
 /// Splits "head.weight.exp_avg" into "head.weight" and "exp_avg".
@@ -181,7 +181,7 @@ void export_pt(const State& state, const fs::path& path) {
   for (const SafetensorsTensor& weight : state.weights) bytes += weight.data.size();
   if (bytes > models::kMostTorchFileBytes / 2) {
     throw std::invalid_argument(
-        fmt::format("--pt {}: the model is over 2 GiB, more than one archive takes; give "
+        fmt::format("--pt {}: the model is over 2 GiB, more than one archive holds; give "
                     "--safetensors or --dcp",
                     path.string()));
   }

@@ -71,7 +71,7 @@ models::ModelSpec spec_of(const TrainedModel& model, const fs::path& source) {
   }
   if (!spec.parameters.empty()) return spec;
   throw std::invalid_argument(
-      fmt::format("{}: has no floating-point tensor, which a checkpoint keeps alone, but {}; save "
+      fmt::format("{}: has no floating-point tensors, all that a checkpoint keeps, but {}; save "
                   "the weights as F32, BF16, F16 or F64",
                   source.string(), list_names(integers_in(model))));
 }
@@ -80,7 +80,7 @@ std::string left_out(const TrainedModel& model) {
   const std::vector<std::string> names = integers_in(model);
   if (names.empty()) return "";
   return fmt::format(
-      "warning: left out, since a checkpoint keeps floating-point tensors alone: {}\n",
+      "warning: left out, because a checkpoint keeps only floating-point tensors: {}\n",
       list_names(names));
 }
 
@@ -88,7 +88,7 @@ void expect_model(const TrainedModel& model, const models::ModelSpec& spec,
                   const fs::path& source) {
   const auto refuse = [&](const std::string& why) {
     throw std::invalid_argument(
-        fmt::format("{}: {}; give the --model that it was saved of", source.string(), why));
+        fmt::format("{}: {}; give the --model that it was saved from", source.string(), why));
   };
   for (const models::ParameterSpec& parameter : spec.parameters) {
     const auto found = model.parameters.find(parameter.name);
@@ -104,7 +104,7 @@ void expect_model(const TrainedModel& model, const models::ModelSpec& spec,
   for (const std::string& name : model.order) {
     const bool known = std::ranges::find(spec.parameters, name, &models::ParameterSpec::name) !=
                        spec.parameters.end();
-    if (!known) refuse(fmt::format("has {}, which {} has not", name, spec.name));
+    if (!known) refuse(fmt::format("has {}, which {} lacks", name, spec.name));
   }
 }
 
@@ -153,8 +153,8 @@ std::vector<std::vector<std::string>> moments_wanted(const TrainedModel& model,
       const auto found = held.find(name);
       if (found != held.end() && found->second->shape == parameter.shape) continue;
       throw std::invalid_argument(fmt::format(
-          "{}: has no {} of {}, which --optimizer {} goes on from; give the optimizer that it was "
-          "saved of, or import it with --out and start anew with --init",
+          "{}: has no {} of {}, which --optimizer {} needs to resume; give the optimizer that it "
+          "was saved with, or import it with --out and start a new run with --init",
           source.string(), name, parameter.name, to_string(config.optimizer)));
     }
   }
@@ -194,7 +194,7 @@ void expect_names(const Import& import) {
   const auto expect = [&](const std::string& name) {
     if (name != "__metadata__" && is_utf8(name) && names.insert(name).second) return;
     throw std::runtime_error(
-        fmt::format("no checkpoint can have the name {}: it is taken, or not UTF-8", quoted(name)));
+        fmt::format("a checkpoint cannot hold the name {}: taken, or not UTF-8", quoted(name)));
   };
   for (size_t i = 0; i < import.spec.parameters.size(); ++i) {
     const std::string& name = import.spec.parameters[i].name;
@@ -248,7 +248,7 @@ std::string differences(const TrainedModel& model, const planner::Config& config
   for (const auto& [name, value] : settings) {
     const auto found = model.settings.find(name);
     if (found == model.settings.end() || found->second == value) continue;
-    text += fmt::format("warning: it was saved with {} {}; train goes on with {}\n", name,
+    text += fmt::format("warning: it was saved with {} {}; train continues with {}\n", name,
                         found->second, value);
   }
   return text;
@@ -260,7 +260,7 @@ std::string import_as_run(const TrainedModel& model, const fs::path& source,
   if (config.name.empty()) {
     throw std::invalid_argument(
         "checkpoint import: give --out FOLDER, or --name RUN and the other flags of the training "
-        "that is to go on");
+        "to resume");
   }
   // Whatever needs a device here takes the CPU; train chooses on its own.
   if (!config.device.kind) config.device.kind = DeviceKind::cpu;
@@ -290,7 +290,7 @@ std::string import_as_run(const TrainedModel& model, const fs::path& source,
   }
   write(import, contents, store);
   return summary(import, store.list().back().path) + differences(model, config) +
-         fmt::format("train with the same flags goes on with it: epoch {} of {}\n",
+         fmt::format("train with the same flags resumes it: epoch {} of {}\n",
                      import.state.epoch + 1, config.epochs);
 }
 
@@ -299,7 +299,7 @@ std::string import_alone(const TrainedModel& model, const fs::path& source,
   const bool was_there = fs::exists(folder);
   if (was_there && !fs::is_empty(folder)) {
     throw std::invalid_argument(
-        fmt::format("--out {}: is there already; give a new folder", folder.string()));
+        fmt::format("--out {}: already exists; give a new folder", folder.string()));
   }
   Import import{.spec = spec_of(model, source), .moments = {}, .state = {}};
   import.moments = moments_in(model, import.spec);

@@ -72,8 +72,9 @@ SavedState read_folder(const fs::path& folder) {
 
 SavedState read_saved_state(const fs::path& source) {
   if (!fs::exists(source)) {
-    throw std::invalid_argument(fmt::format(
-        "{}: is not there; give a DCP folder, a .pt file or a safetensors file", source.string()));
+    throw std::invalid_argument(
+        fmt::format("{}: does not exist; give a DCP folder, a .pt file or a safetensors file",
+                    source.string()));
   }
   if (source.extension() == kSafetensors) {
     SavedState state;

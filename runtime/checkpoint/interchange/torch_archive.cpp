@@ -56,7 +56,7 @@ std::vector<int64_t> sizes_in(Value list) {
   std::vector<int64_t> sizes;
   for (size_t i = 0; i < list.size(); ++i) {
     sizes.push_back(list.at(i).integer(-1));
-    if (sizes.back() < 0) throw_damaged("a tensor has a size or a stride that is none");
+    if (sizes.back() < 0) throw_damaged("a tensor has a negative size or stride");
   }
   return sizes;
 }
@@ -181,7 +181,7 @@ class Walk {
 TorchArchive::TorchArchive(Bytes bytes) : bytes_(bytes.size()), entries_(read_zip(bytes)) {
   const auto pickle = entries_.find("data.pkl");
   if (pickle == entries_.end())
-    throw_damaged("it has no data.pkl, so it is no file of torch.save's");
+    throw_damaged("it has no data.pkl, so torch.save did not write it");
   const auto order = entries_.find("byteorder");
   if (order != entries_.end() && text_in(order->second) != "little") {
     throw_damaged("its numbers are not little-endian");
@@ -200,7 +200,7 @@ TorchArchive::Storage TorchArchive::storage(Value id) const {
   if (parts.size() != 5 || parts.at(0).text() != "storage")
     throw_damaged("a tensor has no storage");
   const auto known = std::ranges::find(kStorages, parts.at(1).global(), &StorageClass::name);
-  if (known == kStorages.end()) throw_damaged("a tensor has a storage of no known type");
+  if (known == kStorages.end()) throw_damaged("a tensor has a storage of an unknown type");
   const auto data = entries_.find(fmt::format("data/{}", parts.at(2).text()));
   if (data == entries_.end()) throw_damaged("a tensor's storage is missing");
   return {std::string(known->dtype), known->element_bytes, data->second};
@@ -215,7 +215,7 @@ std::optional<ArchiveTensor> TorchArchive::tensor(Value value) const {
                               .shape = sizes_in(parts.at(2)),
                               .strides = sizes_in(parts.at(3))};
   const auto numel = static_cast<int64_t>(storage.data.size()) / storage.element_bytes;
-  if (!lies_in(strided, numel)) throw_damaged("a tensor does not lie in its storage");
+  if (!lies_in(strided, numel)) throw_damaged("a tensor does not fit into its storage");
   ArchiveTensor found{
       .tensor = {.path = {}, .dtype = storage.dtype, .shape = strided.shape, .pieces = {}},
       .memory = nullptr};

@@ -108,7 +108,7 @@ constexpr std::array kFloats = {
 const FloatType& float_type(const SavedTensor& tensor) {
   const auto found = std::ranges::find(kFloats, tensor.dtype, &FloatType::dtype);
   if (found != kFloats.end()) return *found;
-  throw_damaged(fmt::format("{} is {}; F32, BF16, F16 and F64 alone are read",
+  throw_damaged(fmt::format("{} is {}; only F32, BF16, F16 and F64 are supported",
                             fmt::join(tensor.path, "."), tensor.dtype));
 }
 
@@ -117,7 +117,7 @@ int64_t product_of(const std::vector<int64_t>& shape) {
 }
 
 [[noreturn]] void refuse_misplaced(const SavedTensor& tensor) {
-  throw_damaged(fmt::format("the pieces of {} leave out a part of it, or have one twice",
+  throw_damaged(fmt::format("the pieces of {} leave a gap, or overlap",
                             fmt::join(tensor.path, ".")));
 }
 
@@ -189,7 +189,7 @@ void add_moment(TrainedModel& model, const SavedTensor& tensor) {
     const double step =
         is_number ? float_type(tensor).value(tensor.pieces.front().data.data()) : -1;
     if (!(step >= 0 && step < kMostSteps))
-      throw_damaged("its optimizer has taken no number of steps");
+      throw_damaged("its optimizer's step is not a number of steps");
     model.steps = std::max(model.steps.value_or(0), static_cast<int64_t>(step));
     return;
   }

@@ -75,7 +75,7 @@ uint64_t find_end(Bytes archive) {
   for (uint64_t at = last + 1; at-- > first;) {
     if (signature_at(archive, at) == kEnd) return at;
   }
-  throw_damaged("it has no directory of an archive");
+  throw_damaged("it has no archive directory");
 }
 
 Directory find_directory(Bytes archive) {

@@ -83,7 +83,7 @@ constexpr bool kIsShared = std::is_trivially_copyable_v<Part>&& std::is_standard
 static_assert(kIsShared<GpuUuid> && sizeof(GpuUuid) == 16);
 static_assert(std::atomic_ref<uint64_t>::is_always_lock_free &&
                   std::atomic_ref<uint32_t>::is_always_lock_free,
-              "a lock of one process is none for another");
+              "a lock must hold between processes");
 
 size_t Board::bytes(int world_size) {
   static_assert(kIsShared<Header> && sizeof(Header) == 64 + sizeof(AbortNote));
@@ -112,14 +112,14 @@ Board::Board(void* memory, int world_size)
   nccl_ids_ = reinterpret_cast<NcclId*>(lines_ + world_size);
   rings_ = reinterpret_cast<Ring*>(nccl_ids_ + world_size * kNcclIds);
   if (std::atomic_ref<uint64_t>(header_->magic).load(std::memory_order_acquire) != kMagic) {
-    throw std::runtime_error("this shared memory holds no board of ranks");
+    throw std::runtime_error("this shared memory does not hold a board of ranks");
   }
   if (header_->version != kVersion || header_->world_size != world_size) {
     throw std::runtime_error("the board in shared memory is of version " +
                              std::to_string(header_->version) + " for " +
                              std::to_string(header_->world_size) + " ranks; expected version " +
                              std::to_string(kVersion) + " for " + std::to_string(world_size) +
-                             ": the launcher and this program are not of one build");
+                             ": the launcher and this program are from different builds");
   }
 }
 
@@ -129,7 +129,7 @@ Board::Line& Board::line(int rank) const {
 }
 
 void Board::join(int rank, int32_t pid) const {
-  check(pid > 0, "board: a rank joins that is no process");
+  check(pid > 0, "board: a rank joins without a process id");
   store(line(rank).pid, pid);
 }
 

@@ -269,7 +269,7 @@ Ticket NcclCommunicator::all_gather(const Operation& operation,
 }
 
 Ticket NcclCommunicator::reduce_scatter(const Operation& operation, const ReduceBuffers& buffers) {
-  check(buffers.shard_numel >= 0, "reduce_scatter: fewer elements than none");
+  check(buffers.shard_numel >= 0, "reduce_scatter: a negative number of elements");
   const auto numel = static_cast<size_t>(buffers.shard_numel);
   return issue(operation, [&](const NcclApi& api, NcclComm* comm) {
     return api.reduce_scatter(buffers.input, buffers.output, numel, nccl_type(buffers.dtype),

@@ -60,7 +60,7 @@ Ticket StagedCommunicator::all_gather(const Operation& operation,
     staged.data = at;
     at += aligned(bytes_of(staged.numel, staged.dtype));
   }
-  check(at == staging_->pinned.data() + bytes, "staged: other bytes are staged than were counted");
+  check(at == staging_->pinned.data() + bytes, "staged: the bytes staged are not those counted");
   finish_copies(operation);
   host_.wait(host_.all_gather(operation, staging_->gathers));
   for (size_t i = 0; i < buffers.size(); ++i) {
@@ -150,7 +150,7 @@ void StagedCommunicator::finish_copies(const Operation& operation) {
   } catch (const std::runtime_error& error) {
     fail(operation, error.what());
   }
-  fail(operation, "the device did not come this far within " + to_text(options_.deadline));
+  fail(operation, "the device did not get this far within " + to_text(options_.deadline));
 }
 
 void StagedCommunicator::check_alive() const {

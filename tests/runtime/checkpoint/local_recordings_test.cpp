@@ -161,7 +161,7 @@ TEST_CASE("a recording stays where it is while the run's disk fails", "[local_re
   const auto lines = host.next_attempt().collect_left();
   REQUIRE(lines.size() == 1);
   CHECK_THAT(lines[0],
-             ContainsSubstring("warning: ") && ContainsSubstring("rank0.slp stays there"));
+             ContainsSubstring("warning: ") && ContainsSubstring("rank0.slp was not moved"));
   CHECK(tests::read_file(first.file(0)) == "kept");
   fs::remove(profiles);
   fs::create_directory(profiles);

@@ -122,7 +122,7 @@ TEST_CASE("what FSDP2 has saved with DCP goes on with us as with PyTorch", "[pyt
   std::vector<std::string> words = {"checkpoint", "import", folder.file("dcp")};
   words.insert(words.end(), flags.begin() + 1, flags.end());
   CHECK_THAT(ours(words), ContainsSubstring("step 2"));
-  CHECK_THAT(ours(flags), ContainsSubstring("goes on from step 2 of 4"));
+  CHECK_THAT(ours(flags), ContainsSubstring("resumes from step 2 of 4"));
   const std::vector<double> found = logged_losses(folder);
   REQUIRE(found.size() == expected.size());
   for (size_t i = 0; i < found.size(); ++i) {

@@ -98,10 +98,10 @@ TEST_CASE("what torchrun does not say, or cannot mean, is refused") {
   check_refused(with_variables(kTorchrun, {{"LOCAL_RANK", "4"}}), "this host's rank 4 of 4");
   check_refused(with_variables(kTorchrun, {{"LOCAL_WORLD_SIZE", "9"}}),
                 "9 ranks of 8 are on this host");
-  check_refused(with_variables(kTorchrun, {{"RANK", "-1"}}), "RANK=-1 is no count");
-  check_refused(with_variables(kTorchrun, {{"WORLD_SIZE", "8x"}}), "WORLD_SIZE=8x is no count");
+  check_refused(with_variables(kTorchrun, {{"RANK", "-1"}}), "RANK=-1 is not a count");
+  check_refused(with_variables(kTorchrun, {{"WORLD_SIZE", "8x"}}), "WORLD_SIZE=8x is not a count");
   check_refused(with_variables(kTorchrun, {{"WORLD_SIZE", "0"}}), "there are no ranks");
-  check_refused(with_variables(kTorchrun, {{"MASTER_PORT", "70000"}}), "70000 is no port");
+  check_refused(with_variables(kTorchrun, {{"MASTER_PORT", "70000"}}), "70000 is not a port");
 }
 
 TEST_CASE("srun's ranks meet at the first host, at a port of the job's") {

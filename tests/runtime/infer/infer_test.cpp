@@ -149,10 +149,10 @@ TEST_CASE("a run is read from any folder, whatever its paths were relative to", 
   old["storage"] = "elsewhere";
   write_file(bench.run_file("config.json"), old.dump());
   CHECK(in(bench.file(""), asked).out == there.out);
-  check_refused(in("/", asked), "--model tiny.json, which is not there; start infer in the folder");
+  check_refused(in("/", asked), "--model tiny.json, which is missing; run infer in the folder");
   old["model"] = bench.file("gone.json");
   write_file(bench.run_file("config.json"), old.dump());
-  check_refused(in("/", asked), "gone.json, which is not there; put the file back");
+  check_refused(in("/", asked), "gone.json, which is missing; put the file back");
 }
 
 TEST_CASE("an image file is taken as the images of a folder are", "[infer]") {
@@ -178,7 +178,7 @@ TEST_CASE("what cannot be classified is refused in a line", "[infer]") {
   check_refused(infer(bench, {"--index", "0", "--device", "null:h200"}), "computes nothing");
   check_refused(infer(bench, {"--index", "0", "--from", "somewhere"}), "see --help");
   check_refused(run({SHARDLENS, "infer", "--run", bench.file("data"), "--index", "0"}),
-                "is no run");
+                "is not a run");
 }
 
 TEST_CASE("a picture has a block for each pixel, and no more columns than a terminal", "[infer]") {

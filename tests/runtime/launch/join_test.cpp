@@ -123,13 +123,13 @@ TEST_CASE("a rank that is killed is named by the others, and the next start goes
   const std::vector<ProcessEnd> ended = ranks.wait();
   INFO(ended[0].err);
   CHECK(ended[0].exit_code == 1);
-  CHECK_THAT(ended[0].err, ContainsSubstring("rank 1 says nothing anymore, last seen in "));
+  CHECK_THAT(ended[0].err, ContainsSubstring("rank 1 no longer responds, last seen in "));
   CHECK(bench.result().at("status") == "failed");
 
   Ranks again({.restarts = 1, .port = first.port}, bench.command(kLong));
   const std::vector<ProcessEnd> well = again.wait();
   require_all_well(well);
-  CHECK_THAT(well[0].out, ContainsSubstring("goes on from step "));
+  CHECK_THAT(well[0].out, ContainsSubstring("resumes from step "));
   CHECK(weights(bench, "r") == undisturbed(bench, kLong, "2"));
   CHECK(bench.result().at("restarts") == 1);
   // Gloo hears of a closed connection at once, but now and then at its deadline, while it sends.
@@ -153,7 +153,7 @@ TEST_CASE("a rank that is stopped is named at the deadline", "[join]") {
   INFO(ended[0].err);
   CHECK(ended[0].exit_code == 1);
   CHECK(ended[0].seconds < 30);
-  CHECK_THAT(ended[0].err, ContainsSubstring("rank 1 says nothing anymore, last seen in "));
+  CHECK_THAT(ended[0].err, ContainsSubstring("rank 1 no longer responds, last seen in "));
 }
 
 TEST_CASE("the first failure is said by every rank, and to torchrun", "[join]") {
@@ -229,7 +229,7 @@ TEST_CASE("the next start may have another number of ranks", "[join]") {
   const std::vector<ProcessEnd> ended = four.wait();
   require_all_well(ended);
   CHECK_THAT(ended[0].out, ContainsSubstring("--batch 4 (was 8): 4 ranks keep the batch of 16") &&
-                               ContainsSubstring("goes on from step "));
+                               ContainsSubstring("resumes from step "));
   // Of the same samples, summed in another order.
   bench.train(kLong + Words{"--workers", "2", "--name", "s"});
   const auto other = nlohmann::json::parse(read_file(bench.file("runs/s/result.json")));
@@ -238,7 +238,7 @@ TEST_CASE("the next start may have another number of ranks", "[join]") {
   Ranks three({.world_size = 3, .restarts = 1}, bench.command(kLong + Words{"--name", "s"}));
   for (const ProcessEnd& refused : three.wait()) {
     CHECK(refused.exit_code == 2);
-    CHECK_THAT(refused.err, ContainsSubstring("cannot be shared evenly"));
+    CHECK_THAT(refused.err, ContainsSubstring("cannot be divided evenly"));
   }
 }
 
@@ -316,7 +316,7 @@ TEST_CASE("a batch job that is told of its end saves, and goes on when its turn 
   const ProcessEnd second = run(job(1));
   INFO(second.err);
   CHECK(second.exit_code == 0);
-  CHECK_THAT(second.out, ContainsSubstring("goes on from step " + std::to_string(saved) + " of "));
+  CHECK_THAT(second.out, ContainsSubstring("resumes from step " + std::to_string(saved) + " of "));
   CHECK(bench.result().at("status") == "ok");
   CHECK(weights(bench, "r") == undisturbed(bench, kLong, "2"));
 }
@@ -386,6 +386,6 @@ TEST_CASE("two hosts train over a network, and say so when its cable is pulled",
   const ProcessEnd again = run(two_hosts("never", flags));
   INFO(again.err);
   CHECK(again.exit_code == 0);
-  CHECK_THAT(again.out, ContainsSubstring("goes on from step "));
+  CHECK_THAT(again.out, ContainsSubstring("resumes from step "));
   CHECK(weights(bench, "r") == undisturbed(bench, flags, "2"));
 }

@@ -42,7 +42,7 @@ TEST_CASE("so many failures are forgiven, and not one more") {
                                             attempt_at(12, 20)};
   CHECK(decide(3, three).restarts);
   CHECK_FALSE(decide(2, three).restarts);
-  CHECK(decide(2, three).why_not == "this was failure 3 of --max-failures 2: no start follows");
+  CHECK(decide(2, three).why_not == "this was failure 3 of --max-failures 2: not restarted");
 }
 
 TEST_CASE("what another start would not fix is not tried again") {
@@ -67,8 +67,8 @@ TEST_CASE("one cause at one step, so many times in a row, ends the run and is na
   CHECK_FALSE(decide(-1, failures, 3).restarts);
   CHECK(decide(-1, failures, 3).why_not ==
         "no progress: failed at step 10 (rank 2) each time, 3 times in a row from the checkpoint "
-        "of step 8 without a newer checkpoint, which is --give-up-after 3; no start follows: fix "
-        "that cause, then the same command goes on");
+        "of step 8 without a newer checkpoint, which is --give-up-after 3; not restarted: fix "
+        "the cause, then run the same command to resume");
   // From a newer checkpoint the same step is progress: there was less left to do.
   failures.push_back(attempt_at(9, 10, Fault::failed, 2));
   CHECK(decide(-1, failures, 3).restarts);

@@ -71,8 +71,8 @@ TEST_CASE("a run that loses a rank starts it again, to the same bits", "[supervi
   CHECK(ended.exit_code == 0);
   CHECK(lines_in(ended.err) == 1);
   CHECK_THAT(ended.err, ContainsSubstring("was killed by signal 9") &&
-                            ContainsSubstring("failure 1 of 1: starts again in 0.25 s"));
-  CHECK_THAT(ended.out, ContainsSubstring("goes on from step "));
+                            ContainsSubstring("failure 1 of 1: restarting in 0.25 s"));
+  CHECK_THAT(ended.out, ContainsSubstring("resumes from step "));
   check_same_bits(bench);
   CHECK(bench.result().at("restarts") == 1);
   const std::vector<std::string> kinds = {"started", "killed", "resumed", "restarted", "finished"};
@@ -175,7 +175,7 @@ TEST_CASE("a run that fails of one cause again and again is given up", "[supervi
   CHECK(ended.exit_code == 1);
   CHECK_THAT(ended.err, ContainsSubstring("no progress: killed at step ") &&
                             ContainsSubstring("each time, 3 times in a row from the start") &&
-                            ContainsSubstring("--give-up-after 3; no start follows: fix"));
+                            ContainsSubstring("--give-up-after 3; not restarted: fix"));
   CHECK(lines_in(ended.err) == 3);
   CHECK(count_of(bench, "killed") == 3);
   CHECK(kinds_of(bench).back() == "gave_up");
@@ -227,7 +227,7 @@ TEST_CASE("SIGTERM lets a run save and end, and the same command goes on", "[sup
   }
   const ProcessEnd ended = bench.train(kRun);
   CAPTURE(ended.out, ended.err);
-  CHECK_THAT(ended.out, ContainsSubstring("goes on from step " + std::to_string(steps - 1) + " "));
+  CHECK_THAT(ended.out, ContainsSubstring("resumes from step " + std::to_string(steps - 1) + " "));
   CHECK(bench.losses() == undisturbed().losses());
   const auto mine = bench.tensors();
   for (const auto& [file, bytes] : undisturbed().tensors()) {

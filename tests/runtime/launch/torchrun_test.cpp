@@ -81,7 +81,7 @@ TEST_CASE("torchrun starts ranks again that go on from the checkpoint", "[join][
   const ProcessEnd ended = agent.wait();
   INFO(ended.err);
   REQUIRE(ended.exit_code == 0);
-  CHECK_THAT(ended.out, ContainsSubstring("goes on from step "));
+  CHECK_THAT(ended.out, ContainsSubstring("resumes from step "));
   CHECK(weights(bench, "r") == undisturbed(bench, kLong, "2"));
 }
 
@@ -154,7 +154,7 @@ TEST_CASE("a run goes on where a node of torchrun's is lost", "[join][peers][lon
   INFO(ended.err << ended.out);
   REQUIRE(ended.exit_code == 0);
   CHECK_THAT(ended.out, ContainsSubstring("--batch 16 (was 8): 1 rank keeps the batch of 16") &&
-                            ContainsSubstring("goes on from step "));
+                            ContainsSubstring("resumes from step "));
   undisturbed(bench, kLong, "2");
   const std::vector<double> losses = bench.losses();
   const std::vector<double> expected = bench.losses("undisturbed");
@@ -189,7 +189,7 @@ TEST_CASE("a run goes on where a node comes to torchrun's", "[join][peers][long]
         Words{"1 started", "1 preempted", "2 resumed"});
   const std::string out = one.out + other.out;
   CHECK_THAT(out, ContainsSubstring("--batch 4 (was 8): 2 ranks keep the batch of 8 in all"));
-  const std::string words = "goes on from step ";
+  const std::string words = "resumes from step ";
   REQUIRE(out.find(words) != std::string::npos);
   const size_t resumed = std::stoul(out.substr(out.find(words) + words.size()));
 

@@ -110,7 +110,7 @@ bool kill_and_compare(const NamedFlags& kind, int epochs, size_t kills, std::mt1
   const ProcessEnd ended = bench.train(flags);
   CAPTURE(kind.name);
   require_trained(ended);
-  CHECK_THAT(ended.out, ContainsSubstring(is_saved ? "goes on from step" : "it starts anew"));
+  CHECK_THAT(ended.out, ContainsSubstring(is_saved ? "resumes from step" : "it starts from"));
   CHECK(bench.losses() == whole.losses());
   CHECK(bench.tensors() == whole.tensors());
   CHECK(bench.result().at("train_loss") == whole.result().at("train_loss"));
@@ -177,7 +177,7 @@ TEST_CASE("a checkpoint is gone on from with any ranks, strategy and dtype", "[r
     const ProcessEnd ended = half.go_on(on_ranks(ranks));
     CAPTURE(ranks, ended.out);
     require_trained(ended);
-    CHECK_THAT(ended.out, ContainsSubstring("goes on from step 15 of 30"));
+    CHECK_THAT(ended.out, ContainsSubstring("resumes from step 15 of 30"));
     CHECK(worst_difference(half.bench.losses(), half.losses) < 1e-5);
     if (ranks == 2) CHECK(half.bench.losses() == half.losses);
     if (ranks == 3) CHECK_THAT(ended.out, ContainsSubstring("--workers 3 (was 2)"));
@@ -213,8 +213,8 @@ TEST_CASE("a damaged checkpoint is passed over for the one before", "[resume][fa
   const ProcessEnd ended = bench.train(flags);
   require_trained(ended);
   CHECK_THAT(ended.out, ContainsSubstring("step-00000016 is damaged and passed over: optimizer-"));
-  CHECK_THAT(ended.out, ContainsSubstring("goes on from step 12 of 16"));
-  CHECK_THAT(ended.err, ContainsSubstring("looks for a checkpoint that is whole"));
+  CHECK_THAT(ended.out, ContainsSubstring("resumes from step 12 of 16"));
+  CHECK_THAT(ended.err, ContainsSubstring("looking for a whole checkpoint"));
   CHECK(count_of(bench, "damaged") == 1);  // by the ranks, as they read it
   CHECK(count_of(bench, "checkpoint_damaged") == 1);
   CHECK(bench.result().at("restarts") == 1);
@@ -242,7 +242,7 @@ TEST_CASE("a run goes on from nothing but its own checkpoints", "[resume]") {
   const std::string config = read_file(bench.run_file("config.json"));
   check_refused(bench.train({"--workers", "2", "--epochs", "3"}), "another configuration");
   check_refused(bench.train(joined(flags, {"--checkpoint-every", "none"})),
-                "does not go on from it");
+                "does not resume from it");
   const std::string model = read_file(bench.file("tiny.json"));
   write_file(bench.file("tiny.json"),
              R"({"family": "vit", "image_px": 8, "patch_px": 4, "channels": 1, "layers": 2,
@@ -341,7 +341,7 @@ TEST_CASE("a disk that is full ends the run in one line", "[resume][faults]") {
   CHECK(ended.exit_code == 1);
   CHECK(std::count(ended.err.begin(), ended.err.end(), '\n') == 1);
   CHECK_THAT(ended.err, ContainsSubstring("No space left on device"));
-  CHECK_THAT(bench.train(flags).out, ContainsSubstring("goes on from step 4 of 160"));
+  CHECK_THAT(bench.train(flags).out, ContainsSubstring("resumes from step 4 of 160"));
 }
 
 TEST_CASE("the trained model is read by others", "[resume]") {
