@@ -71,7 +71,8 @@ void compare(const Forecast& forecast, const RunDirectory& directory) {
 }
 
 int refuse_forecast(const Forecast& forecast) {
-  fmt::print(stderr, "shardlens train: {}; shardlens plan shows what would fit, --anyway starts the run\n",
+  fmt::print(stderr,
+             "shardlens train: {}; shardlens plan shows what would fit, --anyway starts it\n",
              forecast.verdict);
   return kDoesNotFit;
 }

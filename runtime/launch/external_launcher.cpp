@@ -209,7 +209,7 @@ class LaunchedRank {
     if (!forecast || forecast->fits || job_.config.anyway) return false;
     if (place_.rank == 0) {
       fmt::print(stderr,
-                 "shardlens train: {}; shardlens plan shows what would fit, --anyway starts the run\n",
+                 "shardlens train: {}; shardlens plan shows what would fit, --anyway starts it\n",
                  forecast->verdict);
     }
     return true;

@@ -198,7 +198,7 @@ TEST_CASE("what cannot fit is refused before anything is made", "[null]") {
   CHECK(run.ended.exit_code == 3);
   CHECK_THAT(run.ended.err, StartsWith("shardlens train: does not fit: takes ") &&
                                 ContainsSubstring("but there are 9.00 GiB; ") &&
-                                EndsWith("--anyway starts the run\n"));
+                                EndsWith("--anyway starts it\n"));
   CHECK_FALSE(run.left_anything());
 }
 
