@@ -105,7 +105,7 @@ def collect_libraries(tree: Path, glfw: Path | None) -> None:
                 continue
             library = found_libraries(user).get(name)
             if library is None:
-                raise Fault(f"{user}: links {name}, which is not on this machine; install it")
+                raise Fault(f"{user}: links {name}, which is missing on this machine; install it")
             shutil.copy(library.resolve(), folder / name)
             waiting.append(folder / name)
 
@@ -140,7 +140,7 @@ def check_symbols(tree: Path) -> None:
             if version > NEWEST[name]:
                 text = ".".join(map(str, version))
                 raise Fault(
-                    f"{path}: needs {name}_{text}, which {PLATFORM} has not; "
+                    f"{path}: needs {name}_{text}, which {PLATFORM} lacks; "
                     "`objdump -T` names the function: call an older one"
                 )
 
@@ -168,7 +168,7 @@ def collect_licenses(tree: Path) -> None:
         if path.exists():
             texts.append(f"==== {name}\n\n{path.read_text(encoding='utf-8')}\n")
         else:
-            print(f"make_wheel: {path} is missing: put {name}'s license beside what you give away")
+            print(f"make_wheel: {path} is missing: add {name}'s license to what you distribute")
     (tree / "lib/shardlens/THIRD_PARTY.txt").write_text("".join(texts), encoding="utf-8")
 
 
@@ -260,7 +260,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--patchelf", type=Path, default=Path("patchelf"))
     parser.add_argument("--glfw", type=Path, help="a libglfw.so that links no X11")
-    parser.add_argument("--archive", action="store_true", help="an archive, too")
+    parser.add_argument("--archive", action="store_true", help="also make an archive")
     try:
         make(parser.parse_args())
     except Fault as fault:
