@@ -8,7 +8,7 @@ int main(int argc, char** argv) {
   return shardlens::run_program("shardlens plan", [&] {
     const auto outcome = shardlens::planner::plan_command({argv + 1, argv + argc},
                                                           settings == nullptr ? "" : settings);
-    shardlens::print_output(outcome.notes, stderr);  // not among the JSON of --json
+    shardlens::print_output(outcome.notes, stderr);  // not mixed into the JSON of --json
     shardlens::print_output(outcome.out);
     return outcome.exit_code;
   });

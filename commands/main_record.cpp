@@ -41,15 +41,15 @@ std::string verdicts_text(const std::vector<JudgedRank>& ranks) {
   return text;
 }
 
-/// Returns the line of a process that has no recording and ran out of memory; nothing if there is
-/// none, or the verdict of a recording tells of it.
+/// Returns the line of a process that ran out of memory and has no recording; nothing if there is
+/// no such process, or if the verdict of a recording says so already.
 std::string unrecorded_text(const RecordedRun& run, const std::vector<RecordVerdict>& verdicts) {
   const AccountEntry* const told = run.accounts.first_entry("out_of_memory");
   if (told == nullptr || std::ranges::any_of(verdicts, &RecordVerdict::is_out_of_memory)) return {};
   return fmt::format("does not fit: process {} ran out of memory: {}\n", told->process, told->text);
 }
 
-/// Prints what was recorded, the verdicts first, and returns these.
+/// Prints what was recorded, verdicts first, and returns the verdicts.
 std::vector<RecordVerdict> report_all(const RecordOptions& options, const RecordedRun& run) {
   const std::vector<JudgedRank> ranks = judge(options, run);
   const std::vector<RecordVerdict> verdicts = verdicts_of(ranks);
@@ -89,7 +89,7 @@ int record_one(const RecordOptions& options, const PythonProgram& program,
   return exit_code_of(run.end, verdicts, run.accounts.first_entry("out_of_memory") != nullptr);
 }
 
-/// Prints the verdicts of all ranks that were run, and the report of the fullest.
+/// Prints the verdicts of all ranks that were run, and the report of the fullest rank.
 int record_ranks(const RecordOptions& options, const PythonProgram& program,
                  const RecordFiles& files) {
   const RankRuns runs = run_ranks(options, program, files);

@@ -69,7 +69,7 @@ int print_completion(std::string_view shell) {
   return 0;
 }
 
-/// Replaces this process by the command's program. `arguments` are the command's, its name first.
+/// Replaces this process with the command's program. `arguments` begin with the command's name.
 int exec_command(std::string_view name, char** arguments) {
   if (!is_command(name))
     return fail(fmt::format("{}: unknown command; see shardlens --help", name));

@@ -11,7 +11,7 @@ namespace {
 
 using namespace shardlens;
 
-/// Returns a forecast, or nothing for a GPU that is not known by name.
+/// Returns a forecast, or nothing for a GPU whose name is unknown.
 std::optional<runtime::Forecast> forecast(const planner::Config& config,
                                           const planner::TrainingData& data) {
   try {

@@ -1,5 +1,5 @@
-// A wheel's shardlens-train and shardlens-infer: finds LibTorch, which a wheel has not, and becomes
-// the program of that name, which links it (installation.h).
+// A wheel's shardlens-train and shardlens-infer: finds LibTorch, which a wheel lacks, and becomes
+// the program of that name that links LibTorch (installation.h).
 #include <fmt/format.h>
 #include <unistd.h>
 

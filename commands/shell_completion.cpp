@@ -4,8 +4,8 @@ namespace shardlens {
 
 namespace {
 
-/// After a flag whose help lists its words, as in --offload none|params|all, these are offered;
-/// after any other flag, and after "--", files. COMMANDS is replaced.
+/// Offers words after a flag whose help lists them, as in --offload none|params|all; after any
+/// other flag, and after "--", it offers files. COMMANDS is replaced.
 constexpr std::string_view kBash = R"(# shardlens completion bash
 _shardlens() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} help words i

@@ -1,4 +1,4 @@
-// Writes scripts with which a shell completes the words of a `shardlens` command line.
+// Writes scripts that let a shell complete the words of a `shardlens` command line.
 #pragma once
 
 #include <optional>
@@ -7,9 +7,9 @@
 
 namespace shardlens {
 
-/// Returns the script that bash, zsh or fish reads at its start; nothing for another shell's name.
-/// The script reads flags and their words from `shardlens COMMAND --help` when they are asked for,
-/// so that they are those of the installed programs. `commands` are separated by spaces.
+/// Returns the script that bash, zsh or fish reads when it starts; nothing for any other shell.
+/// The script reads flags and their words from `shardlens COMMAND --help` on each completion, so
+/// they match the installed programs. `commands` are separated by spaces.
 std::optional<std::string> completion_script(std::string_view shell, std::string_view commands);
 
 }  // namespace shardlens

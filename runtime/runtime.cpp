@@ -47,13 +47,13 @@ void introduce(const Job& job, const RunDirectory& directory, const std::vector<
   for (const std::string& warning : warnings_about(job)) fmt::print("warning: {}\n", warning);
 }
 
-/// Dies of the signal, so that the shell, and a script's loop, see that the user ended the run.
+/// Dies of the signal, so that a shell or a script's loop sees that the user ended the run.
 void end_by_signal(int signal) {
   std::signal(signal, SIG_DFL);
   std::raise(signal);
 }
 
-/// Prints the forecast beside what LibTorch has counted.
+/// Prints the forecast beside LibTorch's own counts.
 void compare(const Forecast& forecast, const RunDirectory& directory) {
   const auto result = nlohmann::json::parse(read_whole_file(directory.result()));
   if (!result.contains("memory")) return;
@@ -77,7 +77,7 @@ int refuse_forecast(const Forecast& forecast) {
   return kDoesNotFit;
 }
 
-/// Tells of a run that did not come to its end, and returns the exit code.
+/// Reports a run that did not finish, and returns the exit code.
 int report_unfinished(const Job& job, const Outcome& outcome, const RunDirectory& directory) {
   clear_bar();
   if (outcome.end == Outcome::End::preempted) {

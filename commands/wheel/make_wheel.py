@@ -3,9 +3,9 @@
 
     commands/wheel/make_wheel.py TREE --version 0.1.0 --torch 2.15.0 --out dist
 
-TREE holds bin/ and lib/shardlens/ (commands/install.cmake). What the programs link and another
-machine may lack is put into lib/shardlens/lib, and they are told to look there. Anything else that
-manylinux does not promise is an error. The same TREE makes the same bytes.
+TREE holds bin/ and lib/shardlens/ (commands/install.cmake). Libraries that the programs link and
+another machine may lack are put into lib/shardlens/lib, where the programs then look. Any other
+library that manylinux does not promise is an error. The same TREE gives the same bytes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PROMISED = {
     "libc.so.6", "libm.so.6", "libdl.so.2", "librt.so.1", "libpthread.so.0", "libgcc_s.so.1",
     "libstdc++.so.6", "ld-linux-x86-64.so.2",
 }  # fmt: skip
-# These Debian packages are in the programs and beside them; the notice names them.
+# Code of these Debian packages is in the programs or beside them; the notice names them.
 THIRD_PARTY = (
     "libarchive-dev", "libcli11-dev", "libfmt-dev", "libglfw3-dev", "libgloo-dev", "libimgui-dev",
     "libjpeg62-turbo-dev", "libre2-dev", "libspdlog-dev", "libstb-dev", "libtomlplusplus-dev",
@@ -39,7 +39,7 @@ THIRD_PARTY = (
 # These libraries belong to the torch that a program finds, or to the process that loads a library.
 OF_TORCH = re.compile(r"lib(torch|c10|cudart|cuda\.)")
 MOST_MB = 60
-EPOCH = (1980, 1, 1, 0, 0, 0)  # the first that a zip file can say
+EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip file can state
 
 METADATA = """\
 Metadata-Version: 2.1
@@ -87,12 +87,12 @@ def found_libraries(program: Path) -> dict[str, Path]:
 
 
 def carried_by(tree: Path) -> set[str]:
-    """Returns the libraries that the tree itself has, by the names under which they are linked."""
+    """Returns the libraries that the tree itself has, by the names that programs link."""
     return {path.name for path in elf_files(tree)}
 
 
 def collect_libraries(tree: Path, glfw: Path | None) -> None:
-    """Puts what is linked and neither promised nor there yet into lib/shardlens/lib."""
+    """Puts libraries that are linked, but neither promised nor present, into lib/shardlens/lib."""
     folder = tree / "lib/shardlens/lib"
     folder.mkdir(exist_ok=True)
     if glfw is not None:
@@ -111,13 +111,13 @@ def collect_libraries(tree: Path, glfw: Path | None) -> None:
 
 
 def clean(tree: Path, patchelf: Path) -> None:
-    """Takes this machine's folders out of the programs' search paths, and names those of the
+    """Removes this machine's folders from the programs' search paths, and adds those of the
     tree."""
     libraries = tree / "lib/shardlens/lib"
     for path in elf_files(tree):
         own = path.parent if path.parent.name == "null_device" else libraries
         folders = [own]
-        if path.name == "shardlens-doctor":  # it says what LibTorch beside this package would load
+        if path.name == "shardlens-doctor":  # reports what LibTorch would load
             nvidia = tree.parent / "nvidia"
             folders += [nvidia / f"cu13/lib", nvidia / "nccl/lib"]
         search = ":".join(f"$ORIGIN/{os.path.relpath(each, path.parent)}" for each in folders)
@@ -146,7 +146,7 @@ def check_symbols(tree: Path) -> None:
 
 
 def drop_other_recorders(tree: Path) -> None:
-    """Removes recorders that were built from older sources, and what is of this machine alone."""
+    """Removes recorders built from older sources, and files that only fit this machine."""
     record = tree / "lib/shardlens/record"
     sources = (record / "sources.sha256").read_text().split()[0]
     (record / "sources.sha256").write_text(sources + "\n")  # without its folder

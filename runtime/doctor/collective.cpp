@@ -25,7 +25,7 @@ constexpr int64_t kNumel = int64_t{4} << 20;  // fp32
 constexpr int64_t kFloatBytes = 4;
 constexpr auto kCollectiveDeadline = std::chrono::seconds(20);
 
-/// Shared by all ranks, behind the board and the staging areas.
+/// Is shared by all ranks; lies behind the board and the staging areas.
 struct alignas(64) Measurement {
   int64_t count = 0;
   double seconds = 0;
@@ -37,7 +37,7 @@ LocalLayout layout_of(int ranks) {
   return {.ranks = {.size = ranks}, .max_reduce_bytes = kNumel * kFloatBytes};
 }
 
-/// Rank r brings r + 1 in every place; the mean is known. Ends when rank 0 says so, by a sum.
+/// Rank r contributes r + 1 everywhere, so the mean is known. A sum tells all when rank 0 ends.
 void sum_for(LocalCommunicator& communicator, double seconds, Measurement& measured) {
   const int ranks = communicator.world_size();
   const float mean = static_cast<float>(ranks + 1) / 2;
@@ -80,7 +80,7 @@ void sum_for(LocalCommunicator& communicator, double seconds, Measurement& measu
   }
 }
 
-/// Returns why the ranks have not all ended well; nothing if they have.
+/// Returns why not all ranks have ended well; nothing if they have.
 Problem wait_for(const std::vector<pid_t>& ranks, const Board& board) {
   Problem fault;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {

@@ -1,4 +1,4 @@
-// Tries whether ranks of this host can meet and all-reduce, and measures how quickly.
+// Tests whether ranks on this host can meet and all-reduce, and measures how fast.
 #pragma once
 
 #include "runtime/doctor/doctor.h"

@@ -1,6 +1,6 @@
-// Says what a machine has for training, and what is wrong with it. MachineFacts are collected
-// elsewhere (facts.h); findings follow from them, one line each with its fix. A machine
-// without a GPU has nothing wrong with it.
+// Reports what a machine has for training, and what is wrong with it. MachineFacts are collected
+// elsewhere (facts.h); the findings follow from them, one line each with its fix. Having no GPU is
+// not a fault.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace shardlens::runtime {
 
 /// Describes a library that is loaded when a rank opens a GPU.
 struct LibraryFact {
-  std::optional<int> version{};  // as it numbers it itself; empty: it cannot be loaded
+  std::optional<int> version{};  // by its own numbering; empty: it cannot be loaded
   Problem fault{};               // why it cannot be loaded
 };
 
@@ -33,7 +33,7 @@ struct InterfaceFact {
 
 /// Holds the result of something that was tried.
 struct TrialFact {
-  bool is_done = false;  // else it was not tried
+  bool is_done = false;  // false: it was not tried
   Problem fault{};       // nothing: it succeeded
 };
 
@@ -47,12 +47,12 @@ struct CollectiveFact {
 };
 
 struct MachineFacts {
-  LibraryFact driver;      // of the CUDA that it serves, 13000 for 13.0
-  Problem driver_fault{};  // why it finds no GPU although it is there
+  LibraryFact driver;      // the CUDA version that it serves, 13000 for 13.0
+  Problem driver_fault{};  // why a driver that is installed finds no GPU
   std::vector<GpuFact> gpus;
   LibraryFact cuda;             // the runtime
   LibraryFact nccl;             // 22809 for 2.28.9
-  LibraryFact cupti;            // 130000 or 28: it numbers versions in its own way
+  LibraryFact cupti;            // 130000 or 28: CUPTI numbers versions in its own way
   int expected_cuda = 0;        // the version that LibTorch was built for
   int expected_nccl = 0;        // the version that LibTorch asks for
   std::string torch_version{};  // the version this program was built for; empty: none
@@ -72,7 +72,7 @@ struct MachineFacts {
   int64_t shm_total_bytes = 0;
   int64_t shm_free_bytes = 0;
   std::optional<int64_t> memlock_bytes;  // empty: no limit
-  std::optional<int64_t> host_bytes;     // free to take, also below a container's limit
+  std::optional<int64_t> host_bytes;     // still available, within a container's limit
 
   std::string data{};
   TrialFact data_found;

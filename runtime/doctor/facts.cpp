@@ -69,8 +69,8 @@ void look_at_host_name(MachineFacts& facts) {
   if (said.exit_code == 0) facts.host_address = said.text;
 }
 
-/// Returns the kind of the file system that `path` is in: of all mounts that the kernel lists, the
-/// one with the longest folder around `path`. It lists no mounts around a chroot.
+/// Returns the kind of the file system that `path` is in: among all mounts that the kernel lists,
+/// that with the longest folder around `path`. The kernel lists no mounts outside a chroot.
 std::string file_system_of(const fs::path& path) {
   std::ifstream mounts("/proc/self/mounts");
   std::string line;
@@ -88,7 +88,7 @@ std::string file_system_of(const fs::path& path) {
   return kind;
 }
 
-/// Does there what a run does: writes, syncs, renames, locks. Throws if one of them fails.
+/// Writes, syncs, renames and locks a file there, as a run does. Throws if one of these fails.
 void try_files(const fs::path& folder) {
   const fs::path file = folder / fmt::format(".doctor-{}", ::getpid());
   const fs::path renamed = file.string() + "-renamed";
@@ -145,7 +145,7 @@ void look_at_data(MachineFacts& facts) {
   }
 }
 
-/// Runs one step, in a storage of its own. If it fails, its last words are the fault.
+/// Runs one step, in its own storage folder. If it fails, the last line of its output is the fault.
 TrialFact try_step(const std::string& trainer, const std::string& device) {
   std::string storage = (fs::temp_directory_path() / "shardlens-doctor-XXXXXX").string();
   if (::mkdtemp(storage.data()) == nullptr) {

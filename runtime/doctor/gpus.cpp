@@ -38,7 +38,7 @@ LibraryFact ask_version(const char* library, const char* name) {
   return {.fault = said.text.empty() ? fmt::format("{} crashes", library) : said.text};
 }
 
-/// Holds the driver's calls, by their exported names. CUdevice is an int, CUresult an enum.
+/// Holds the driver's functions by exported name. CUdevice is an int, CUresult an enum.
 struct Driver {
   int (*init)(unsigned);
   int (*count)(int*);

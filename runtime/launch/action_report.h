@@ -1,4 +1,4 @@
-// Writes what a rank did last into a file for people: one line an action, the oldest first.
+// Writes a rank's last actions into a file for people: one line per action, the oldest first.
 #pragma once
 
 #include <filesystem>
@@ -8,7 +8,7 @@
 
 namespace shardlens::runtime {
 
-/// Replaces the file at `path`. It ignores a disk that fails, because the run has failed already.
+/// Replaces the file at `path`. Errors of the disk are ignored, because the run has failed already.
 void write_actions(const Job& job, const Board& board, int rank, const std::filesystem::path& path);
 
 }  // namespace shardlens::runtime

@@ -1,5 +1,5 @@
-// Writes what an attempt of a run leaves in the run's folder at its begin and at its end. Our
-// supervisor calls these functions, or rank 0 if another launcher has started the ranks.
+// Writes what an attempt leaves in the run's folder when it begins and when it ends. Our
+// supervisor calls these functions, or rank 0 does if another launcher has started the ranks.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,7 @@
 
 namespace shardlens::runtime {
 
-/// Fences off the attempts before this one and records its begin. If `goes_on`, the run goes on
+/// Fences off the attempts before this one and records its start. If `goes_on`, the run resumes
 /// from its newest checkpoint. Throws as resume does.
 Resumption begin_attempt(Job& job, const RunDirectory& directory, EventLog& events, bool goes_on,
                          VerificationTime verified);
@@ -19,20 +19,20 @@ Resumption begin_attempt(Job& job, const RunDirectory& directory, EventLog& even
 /// Returns where the ranks of this attempt record.
 LocalRecordings recordings_of(const Job& job, const RunDirectory& directory);
 
-/// Moves what these ranks, which have ended, recorded on this host into the run's folder. If the
-/// disk fails, it says so on standard error and changes nothing about the run.
+/// Moves the recordings that these ranks, which have ended, made on this host into the run's
+/// folder. If the disk fails, it warns on standard error; the run is not affected.
 void collect_recordings(const Job& job, const RunDirectory& directory,
                         const std::vector<int>& ranks);
 
-/// Prints on standard error what held the memory of a rank that ran out of it, as `shardlens
-/// profile report` tells it. Does nothing if that rank was not recorded.
+/// Prints on standard error what held the memory of a rank that ran out of memory, as `shardlens
+/// profile report` does. Does nothing if that rank was not recorded.
 void show_memory(const Job& job, const RunDirectory& directory, int rank);
 
-/// Adds an event that tells how the attempt has ended.
+/// Adds an event that says how the attempt ended.
 void tell_end(const Job& job, EventLog& events, const Outcome& outcome);
 
-/// Writes result.json, unless the run has finished: rank 0 has written it then. If the disk fails,
-/// that is added to the outcome's reason.
+/// Writes result.json, unless the run has finished: then rank 0 has written it. An error of the
+/// disk is added to the outcome's reason.
 void write_unfinished(const Job& job, const RunDirectory& directory, Outcome& outcome);
 
 }  // namespace shardlens::runtime

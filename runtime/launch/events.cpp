@@ -37,7 +37,7 @@ std::string line_of(const RunEvent& event) {
                                        {"rank", number_or_null(event.rank)},
                                        {"step", number_or_null(event.step)},
                                        {"text", event.text}};
-  // Texts from the system need not be UTF-8.
+  // Texts from the system may not be UTF-8.
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
@@ -52,7 +52,7 @@ void EventLog::add(RunEvent event) {
       unwritten_.erase(unwritten_.begin());
     }
   } catch (const Failure&) {
-    return;  // the run itself will meet the disk's fault, if it matters
+    return;  // if it matters, the run itself will meet this error of the disk
   }
 }
 

@@ -1,18 +1,18 @@
-// RUN/events.jsonl: what happened to a run, one line of JSON an event, over all its attempts.
+// RUN/events.jsonl: what happened to a run over all its attempts, one line of JSON per event.
 //
 //   {"time":"2026-11-21T22:51:13.042Z","generation":3,"kind":"killed","rank":1,"step":57,
 //    "text":"rank 1 was killed by signal 9 (Killed); last seen in training, step 57, ..."}
 //
 //   time        UTC, to the millisecond
 //   generation  number of the attempt, counted from 1 over all starts of the run
-//   rank, step  null where none is meant; steps are those that were done
+//   rank, step  null if the event concerns none; step counts steps done
 //   kind        started, resumed (from a checkpoint), checkpoint_damaged (passed over),
 //               a fault: failed, killed, hung, connection, disk_full, disk_failed, overtaken,
 //               out_of_memory, wrong_use, interrupted (base/fault.h),
 //               restarted, gave_up (why no attempt follows), preempted, finished
 //
-// The launcher alone writes, or rank 0 where another launcher has started the ranks. Each line is
-// synced before the run goes on; a crash can leave half a line, which readers pass over.
+// Only the launcher writes, or rank 0 if another launcher has started the ranks. Each line is
+// synced before the run continues; a crash can leave half a line, which readers skip.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +36,8 @@ class EventLog {
  public:
   explicit EventLog(std::filesystem::path path) : path_(std::move(path)) {}
 
-  /// Adds the event to the file. It never throws if the disk fails: the line is then written with
-  /// the next one.
+  /// Adds the event to the file. If the disk fails, it does not throw: the line is then written
+  /// with the next one.
   void add(RunEvent event);
 
  private:
@@ -45,8 +45,8 @@ class EventLog {
   std::vector<std::string> unwritten_;
 };
 
-/// Returns the events in the order of the file, without lines that are no events. Empty if the file
-/// is missing.
+/// Returns the events in the order of the file, and skips lines that are not events. Empty if the
+/// file is missing.
 std::vector<RunEvent> read_events(const std::filesystem::path& path);
 
 }  // namespace shardlens::runtime

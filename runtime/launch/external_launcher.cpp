@@ -35,7 +35,7 @@ namespace {
 
 constexpr const char* kMarker = ".marker";
 
-/// The time to wait for a file that another host has just written: shared storage may show it late.
+/// How long to wait for a file that another host has just written: shared storage may show it late.
 constexpr auto kStoragePatience = std::chrono::seconds(10);
 
 std::string host_name() {
@@ -51,7 +51,7 @@ void tell_torchrun(const Membership& place, const std::string& reason) {
   std::ofstream(place.error_file) << error_file_json(reason, std::time(nullptr));
 }
 
-/// Holds what rank 0 has decided, for all ranks.
+/// Holds what rank 0 has decided for all ranks.
 struct OpenedRun {
   std::string name;        // of the run in its storage
   std::string checkpoint;  // the folder's name; empty: from the start
@@ -135,7 +135,7 @@ class LaunchedRank {
     end({.end = Outcome::End::preempted});
   }
 
-  /// Ends the process with the first failure of all ranks, which each rank prints.
+  /// Ends the process with the first failure among all ranks, which every rank prints.
   [[noreturn]] void end_badly() {
     const Failure first = store_.first_failure();
     const bool is_wrong_use = first.fault() == Fault::wrong_use;
@@ -149,7 +149,7 @@ class LaunchedRank {
     tell_torchrun(place_, first.what());
     store_.leave(false);
     std::fflush(stdout);
-    // This does not call exit(): gloo's threads may be stuck in a peer that is gone.
+    // This does not call exit(): gloo's threads may be stuck waiting for a lost peer.
     ::_exit(is_wrong_use ? kWrongUse : kFailed);
   }
 
@@ -164,7 +164,7 @@ class LaunchedRank {
     }
   }
 
-  /// Collects what earlier attempts have left on this host.
+  /// Collects the recordings that earlier attempts have left on this host.
   void collect_left() const {
     for (const std::string& line : recordings_of(job_, *directory_).collect_left()) {
       fmt::print("{}\n", line);
@@ -172,12 +172,12 @@ class LaunchedRank {
     std::fflush(stdout);
   }
 
-  /// Keeps the run's global batch. A launcher may start again with another number of ranks, and not
-  /// say that it did so before: a node has come, or the job was submitted again. It is the same run
-  /// as long as its global batch is the same.
+  /// Keeps the run's global batch. A launcher may start again with another number of ranks without
+  /// saying that it is a restart: a node has joined, or the job was submitted again. It is the same
+  /// run as long as its global batch is the same.
   void keep_global_batch() {
     if (place_.rank == 0) store_.set("batch", std::to_string(batch_of_run()));
-    // A rank that is started again may arrive a deadline before the others have noticed its loss.
+    // A restarted rank may arrive up to a deadline before the others have noticed its loss.
     config_.batch =
         std::stoll(store_.get("batch", 0, "read the run's batch", place_.restarts > 0 ? 2 : 1));
   }
@@ -219,7 +219,7 @@ class LaunchedRank {
     expect_room_for_checkpoints(job_);
     RunDirectory directory = RunDirectory::open(job_.config);
     EventLog events(directory.events());
-    // It verifies before they start, because their launcher may not start them a second time.
+    // Verifies before the ranks start, because their launcher may not start them a second time.
     const Resumption resumption =
         begin_attempt(job_, directory, events, directory.is_unfinished(), VerificationTime::before);
     if (place_.restarts > 0) {
@@ -322,7 +322,7 @@ planner::Config config_under_launcher(const planner::Config& config, const Membe
 }
 
 std::string error_file_json(const std::string& reason, int64_t unix_s) {
-  // The timestamp is text in PyTorch's own file.
+  // PyTorch's own file has the timestamp as text, too.
   const nlohmann::ordered_json json = {
       {"message",
        {{"message", reason},
@@ -331,8 +331,8 @@ std::string error_file_json(const std::string& reason, int64_t unix_s) {
 }
 
 int train_under_launcher(const LaunchedTask& task) {
-  // A peer that is gone is an error to be told, not a reason to die. Gloo writes to sockets, so
-  // SIGPIPE is ignored.
+  // A lost peer is an error to report, not a reason to die. Gloo writes to sockets, so SIGPIPE is
+  // ignored.
   std::signal(SIGPIPE, SIG_IGN);
   try {
     return LaunchedRank(task).run();

@@ -28,14 +28,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// The time that the others may take to end by themselves once one rank has failed.
+/// How long the other ranks may take to end by themselves once one rank has failed.
 constexpr auto kGrace = std::chrono::seconds(3);
-/// The time that the kernel may take to end a process that was killed: one that waits for a device
-/// or a network disk does not end before that answers.
+/// How long the kernel may take to end a killed process: a process that waits for a device or a
+/// network disk does not end before that device or disk answers.
 constexpr auto kKernelGrace = std::chrono::seconds(60);
 constexpr auto kLook = std::chrono::milliseconds(100);
 
-/// True if the status is that of a rank that has ended well.
+/// True if this is the exit status of a rank that ended well.
 bool is_good(int status) {
   return WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == kPreempted);
 }
@@ -130,8 +130,8 @@ class Launcher {
     return ended;
   }
 
-  /// Fails the attempt if a rank ended badly. Of those that ended together, one that a signal has
-  /// killed is the cause: whoever lost a peer ends after it.
+  /// Fails the attempt if a rank ended badly. Among ranks that ended together, one killed by a
+  /// signal is the cause: a rank that lost a peer ends after that peer.
   void judge(const std::vector<RankExit>& ended) {
     for (const RankExit& one : ended) {
       if (WIFEXITED(one.status) && WEXITSTATUS(one.status) == kPreempted) is_preempted_ = true;
@@ -156,8 +156,8 @@ class Launcher {
          WIFSIGNALED(ended.status) ? Fault::killed : Fault::failed, ended.rank);
   }
 
-  /// Fails with the note's reason. But if a rank stands still, it is to blame for whatever the
-  /// others have met.
+  /// Fails with the note's reason. But if a rank stands still, that rank is to blame for what the
+  /// others report.
   void fail_as_noted(const AbortNote& note) {
     const std::optional<int> stopped = watch_.stopped_rank();
     const bool is_lost = note.fault() == Fault::hung || note.fault() == Fault::connection;
@@ -171,7 +171,7 @@ class Launcher {
     fail(note.reason() + (is_told ? "" : "; " + rank_positions_text()), note.fault(), note.rank());
   }
 
-  /// Says where all ranks are. Not every communicator says who is late; the board does.
+  /// Says where all ranks are. Not every communicator says which rank is late; the board does.
   std::string rank_positions_text() const {
     std::map<std::pair<int64_t, int32_t>, std::vector<int>> ranks_at;
     for (const int rank : job_.ranks) {
@@ -183,7 +183,7 @@ class Launcher {
                        describe(job_, board_.read(behind.front())));
   }
 
-  /// Handles a signal. SIGTERM and SIGUSR1 let a run save, once.
+  /// Handles a signal. The first SIGTERM or SIGUSR1 lets a run save.
   void take_signal(int signal) {
     const bool is_first = std::exchange(outcome_.signal, signal) == 0;
     if (is_first && signal != SIGINT && job_.checkpointing.wanted && !has_failed()) {
@@ -195,7 +195,7 @@ class Launcher {
     end_all();
   }
 
-  /// Keeps the first reason, which is the cause; what follows from it is not told.
+  /// Keeps the first reason, which is the cause; what follows from that is not reported.
   void fail(const std::string& reason, Fault fault, int rank = -1) {
     if (has_failed()) return;
     outcome_.end = Outcome::End::failed;
@@ -209,7 +209,7 @@ class Launcher {
     board_.abort_note().raise(reason, fault, rank);
   }
 
-  /// Ends ranks that take too long, or at once if all are stopped: these would never end by
+  /// Ends ranks that take too long, or all at once if all are stopped: stopped ranks never end by
   /// themselves.
   void end_slow_ones() const {
     if (Clock::now() > failed_at_ + kGrace || watch_.all_stopped()) end_all();

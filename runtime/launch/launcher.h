@@ -1,5 +1,5 @@
 // Runs one attempt: starts the ranks of a job as processes, watches them, and ends all of them when
-// one fails, hangs or is late. The supervisor decides what follows from an attempt.
+// one fails, hangs or is late. The supervisor decides what happens after an attempt.
 #pragma once
 
 #include <cstdint>
@@ -18,20 +18,20 @@ struct Outcome {
 
   End end = End::finished;
   int64_t step = 0;  // steps done
-  int signal = 0;    // that asked to end: sent by the user or a scheduler; 0: none
+  int signal = 0;    // that asked the run to end, from the user or a scheduler; 0: none
 
   // Set if the attempt has failed.
   Fault fault{};
   int rank = -1;             // the rank that is to blame; -1: unknown
-  bool has_begun = false;    // that rank, or rank 0 if none is to blame, began its first step
+  bool has_begun = false;    // that rank, or rank 0 if none is to blame, has begun a step
   std::string reason{};      // names rank, step and operation
   bool may_restart = false;  // true if every process has ended
 
   bool ok() const { return end == End::finished; }
 };
 
-/// Runs the attempt, and blocks until every rank has ended. If it fails, the run's logs say what
-/// each rank did last. `signals` live in this process since before the first attempt.
+/// Runs the attempt, and blocks until every rank has ended. If it fails, the run's logs list each
+/// rank's last actions. `signals` must exist since before the first attempt.
 Outcome launch(const Job& job, const RunDirectory& directory, const WatchedSignals& signals);
 
 }  // namespace shardlens::runtime

@@ -40,13 +40,13 @@ void log_to(const std::filesystem::path& file) {
   spdlog::set_default_logger(std::move(logger));
 }
 
-/// Tells the launcher and every waiting rank why this rank gives up.
+/// Tells the launcher and all waiting ranks why this rank gives up.
 void raise_abort(const Board& board, const std::string& reason, Fault fault, int rank) {
   spdlog::error(reason);
   board.abort_note().raise(reason, fault, rank);
 }
 
-/// Returns the text of an error: our own first, in one line, then LibTorch's.
+/// Returns the error's text: first our own in one line, then LibTorch's.
 std::string out_of_memory(const Job& job, int rank, const std::string& where,
                           const c10::OutOfMemoryError& error) {
   return fmt::format(
@@ -59,7 +59,7 @@ std::string out_of_memory(const Job& job, int rank, const std::string& where,
       error.what_without_backtrace());
 }
 
-/// Starts the recording. Returns null if the user asks for none.
+/// Starts the recording. Returns null if the user did not ask for one.
 std::unique_ptr<profiler::Recorder> record(const Job& job, const RunDirectory& directory, int rank,
                                            const c10::Device& device,
                                            std::optional<int64_t> device_before_bytes) {
@@ -90,8 +90,8 @@ std::unique_ptr<Links> meet(const Job& job, const Seat& seat, const Streams& str
   return join(job, seat.rank, seat.region, streams, seat.store);
 }
 
-/// Adds to a reason the ranks that no longer say anything. Ranks of another launcher see no board
-/// but their own, so such ranks must be named.
+/// Adds to a reason the ranks that no longer respond. A rank of another launcher sees no board but
+/// its own, so silent ranks must be named.
 std::string with_silent(const Job& job, const RendezvousStore& store, const std::string& reason) {
   if (store.board().abort_note().is_raised()) return reason;
   std::string text = reason;
@@ -109,8 +109,8 @@ void check_gpu(const Job& job, const Seat& seat, const Board& board, const c10::
   expect_own_gpu(board, seat.rank, gpu_uuid(device), deadline_of(job.config));
 }
 
-/// Returns what asks if the run must stop. It is empty if the launcher says so on the board, or if
-/// the run cannot save.
+/// Returns the function that asks if the run must stop. It is empty if the launcher says so on the
+/// board, or if the run cannot save.
 std::function<bool(int64_t)> stop_of(const Job& job, const Seat& seat) {
   if (seat.store == nullptr || !job.checkpointing.wanted) return {};
   seat.store->may_stop();
@@ -158,7 +158,7 @@ int run_rank(const Job& job, const RunDirectory& directory, const Seat& seat, co
   return is_whole ? 0 : kPreempted;
 }
 
-/// Runs the rank, and returns its exit code. Whatever ends it is raised on the board.
+/// Runs the rank, and returns its exit code. The reason for a failure is raised on the board.
 int code_of(const Job& job, const RunDirectory& directory, const Seat& seat, const Board& board) {
   const int rank = seat.rank;
   const auto failed = [&](const std::exception& error) {
@@ -198,16 +198,16 @@ void be_rank(const Job& job, const RunDirectory& directory, int rank, std::byte*
              const Parent& parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent.pid) ::_exit(1);
-  // A terminal and a scheduler send these to the whole group; the launcher alone decides.
+  // A terminal or a scheduler sends these to the whole group; only the launcher decides.
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) std::signal(signal, SIG_IGN);
-  // A peer that is gone is an error to be told, not a reason to die. Gloo writes to sockets, so
-  // SIGPIPE is ignored.
+  // A lost peer is an error to report, not a reason to die. Gloo writes to sockets, so SIGPIPE is
+  // ignored.
   std::signal(SIGPIPE, SIG_IGN);
   parent.signals.restore();
   const int code =
       live_as_rank(job, directory, {.rank = rank, .local_rank = rank, .region = region});
   std::fflush(stdout);
-  // This does not call exit(): gloo's threads may be stuck in a peer that is gone.
+  // This does not call exit(): gloo's threads may be stuck waiting for a lost peer.
   ::_exit(code);
 }
 

@@ -28,7 +28,7 @@ using planner::CommunicatorKind;
 using planner::RankSet;
 using planner::Stream;
 
-/// Holds what is the same for a channel on every rank and transport.
+/// Describes a channel: the part that is the same on every rank and transport.
 struct Route {
   Channel channel;
   const char* name;  // for errors, and for Gloo's store
@@ -48,7 +48,7 @@ bool is_joined(const Job& job, Channel channel) {
   return std::ranges::count(job.train.channels(), channel) > 0;
 }
 
-/// Throws unless these two channels join all ranks: sums and barriers of the world run over them.
+/// Throws unless these two channels join all ranks: the world's sums and barriers run over them.
 void check_world_is_covered(const Job& job) {
   int ranks = job.train.ranks_of(Channel::reduce).size;
   if (is_joined(job, Channel::replicate)) ranks *= job.train.ranks_of(Channel::replicate).size;
@@ -77,7 +77,7 @@ struct Joiner {
   }
 };
 
-/// Makes one rank's communicators, each for more than one rank.
+/// Makes one rank's communicators, each of which joins more than one rank.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -95,8 +95,8 @@ LocalLayout local_layout(const Job& job, Channel channel) {
   return layout;
 }
 
-/// Makes local communicators. The region holds the board, then for each channel one area a set, by
-/// the sets' first ranks.
+/// Makes local communicators. The region holds the board, then for each channel one area per set of
+/// ranks, ordered by the sets' first ranks.
 class LocalTransport final : public Transport {
  public:
   LocalTransport(const Joiner& joiner, std::byte* region)
@@ -127,7 +127,7 @@ class LocalTransport final : public Transport {
  private:
   size_t sets_before(const RankSet& ranks) const {
     const int first = ranks.first_of(joiner_.rank);
-    const int span = ranks.size * ranks.stride;  // so many ranks hold `stride` sets
+    const int span = ranks.size * ranks.stride;  // this many ranks hold `stride` sets
     return static_cast<size_t>(first / span * ranks.stride + first % span);
   }
 
@@ -218,7 +218,7 @@ class NcclTransport final : public Transport {
 
 /// Returns null if this rank has no peers.
 std::unique_ptr<Transport> make_transport(const Joiner& joiner, std::byte* region) {
-  // NCCL's stub plays the absent ranks of a solo rank; no other transport could.
+  // NCCL's stub stands in for the absent ranks of a solo rank; no other transport can.
   const CommunicatorKind kind = joiner.job.strategy.communicator;
   switch (joiner.is_solo() && kind != CommunicatorKind::nccl ? CommunicatorKind::none : kind) {
     case CommunicatorKind::none:
@@ -255,7 +255,7 @@ class JoinedLinks final : public Links {
     return communicators_.emplace_back(std::move(connected)).get();
   }
 
-  /// True if one communicator of NCCL's serves gathers and reductions, which the user can ask for.
+  /// True if one NCCL communicator serves gathers and reductions, which the user can ask for.
   bool shares_with_gather(const Route& route, const RankSet& ranks) const {
     const Job& job = joiner_.job;
     if (route.channel != Channel::reduce || channels_.gather == nullptr) return false;
@@ -271,7 +271,7 @@ class JoinedLinks final : public Links {
     return std::make_unique<NoneCommunicator>(joiner_.rank, ranks);
   }
 
-  /// Lets a communicator of the CPU serve buffers on a device.
+  /// Lets a CPU communicator serve buffers on a device.
   std::unique_ptr<Communicator> stage(const Route& route, Communicator& host) const {
     const StagedOptions options{
         .rank = joiner_.rank, .stream = joiner_.stream_of(route), .deadline = joiner_.deadline()};

@@ -17,19 +17,19 @@ constexpr const char* kLeft = "left";
 constexpr const char* kLine = "line/";
 constexpr const char* kStop = "stop";
 
-/// The time to wait for ranks that may be dead.
+/// How long to wait for ranks that may be dead.
 constexpr auto kStoreGrace = std::chrono::seconds(3);
 
-/// The time to wait for all to choose. A rank's thread answers within a beat, however long its step
-/// takes.
+/// How long to wait for all ranks to choose. A rank's thread answers within a beat, however long
+/// the rank's step takes.
 constexpr auto kChoice = std::chrono::seconds(10);
 
-/// Returns how often a rank speaks: less often with more ranks, since one store serves them all.
+/// Returns how often a rank reports: less often with more ranks, since one store serves all.
 std::chrono::milliseconds beat_of(int world_size) {
   return std::chrono::milliseconds(std::max(100, 2 * world_size));
 }
 
-/// Returns the signals that ask ranks to stop. The mirror takes them.
+/// Returns the signals that ask ranks to stop. The mirror thread takes them.
 sigset_t stop_signals() {
   sigset_t signals;
   ::sigemptyset(&signals);
@@ -37,7 +37,7 @@ sigset_t stop_signals() {
   return signals;
 }
 
-/// Blocks the signals for this thread and those that it makes. Returns what was blocked before.
+/// Blocks the signals for this thread and threads that it starts. Returns the mask of before.
 sigset_t block_signals() {
   const sigset_t signals = stop_signals();
   sigset_t before;
@@ -67,7 +67,7 @@ std::unique_ptr<GlooStore> open_store(const Membership& place, std::chrono::mill
 
 /// Writes "8 2 --batch 0: ...": kind, rank, reason.
 std::string note_text(const AbortNote& note) {
-  const std::string reason = note.reason();  // read first: it waits until kind and rank are there
+  const std::string reason = note.reason();  // read first: it waits until kind and rank are set
   return std::to_string(static_cast<uint32_t>(note.fault())) + ' ' + std::to_string(note.rank()) +
          ' ' + reason;
 }
@@ -136,7 +136,7 @@ void RendezvousStore::mirror() {
     carry_reason();
   } catch (const std::exception& error) {
     if (!ends_) board_.abort_note().raise(error.what(), Fault::connection);
-    is_told_ = true;  // no rank is left to be told
+    is_told_ = true;  // no rank is left to tell
   }
 }
 
@@ -151,10 +151,10 @@ void RendezvousStore::take_signal(int signal) {
 void RendezvousStore::ask_to_stop() { wants_stop_ = true; }
 
 // [Note: one step for all hosts]
-// Ranks come to the end of a step at different times, and all must stop after the same one. When
-// the store knows that a rank wants to stop, each rank's thread tells how many steps that rank had
-// done, and holds it at the next boundary. When all have told, the last step is the one after the
-// furthest: no rank can have begun a later one, since a step needs all ranks.
+// Ranks reach the end of a step at different times, and all must stop after the same one. Once the
+// store knows that a rank wants to stop, each rank's thread reports how many steps that rank has
+// done, and holds the rank at the next boundary. When all have reported, the last step is the one
+// after the furthest: no rank can have begun a later one, since a step needs all ranks.
 void RendezvousStore::choose_stop() {
   {
     const std::lock_guard lock(stop_mutex_);
@@ -255,7 +255,7 @@ std::vector<int> RendezvousStore::silent_ranks() const {
       if (rank != place_.rank && after[rank] == before[rank]) silent.push_back(rank);
     }
   } catch (const CommunicationError&) {
-    // Without a store no rank can be asked, and the failure at hand says more.
+    // Without a store no rank can be asked, and the failure that led here says more.
   }
   return silent;
 }
@@ -274,7 +274,7 @@ void RendezvousStore::leave(bool is_well) {
       left = gloo_->add(kLeft, 0);
     }
   } catch (const CommunicationError&) {
-    // The store has gone before us, so no rank waits for this one.
+    // The store ended before this rank, so no rank waits for this one.
   }
 }
 

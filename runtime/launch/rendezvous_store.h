@@ -1,9 +1,9 @@
-// Connects ranks that another launcher has started, and which share no memory: a store in which
+// Connects ranks that another launcher has started, and that share no memory: a store in which
 // they set and get words by name, and a thread that keeps each rank's board up to date.
 //
-// Every rank has a board of its own. The thread tells all others what its line says, and
-// carries the first reason to give up from the rank that had it to every other board, so that waits
-// end there as they do under our own launcher. A rank whose line no longer changes is known to be
+// Every rank has its own board. The thread sends the rank's line to all other boards, and carries
+// the first reason to give up from the rank that raised it to every other board, so that waits
+// end there as they do under our own launcher. A rank whose line no longer changes counts as
 // silent.
 #pragma once
 
@@ -27,8 +27,8 @@ namespace shardlens::runtime {
 
 class RendezvousStore {
  public:
-  /// Opens the store, or connects to it if it is open. `board` is over memory of this rank alone
-  /// and must outlive this. Throws CommunicationError.
+  /// Opens the store, or connects to it if it is open. `board` is over this rank's own memory and
+  /// must outlive this. Throws CommunicationError.
   RendezvousStore(const Membership& place, const Board& board, std::chrono::milliseconds deadline);
   /// Leaves as a failed rank does, unless leave() was called.
   ~RendezvousStore();
@@ -47,13 +47,13 @@ class RendezvousStore {
   /// Waits as get() does, for all ranks: rank r sets `name` as "name/r".
   void wait_for_all(const std::string& name, const std::string& what) const;
 
-  /// Returns the first failure of all ranks, if the store still says it. It is called after a
-  /// failure that some rank has raised on its board.
+  /// Returns the first failure among all ranks, if the store still has it. Call it after some rank
+  /// has raised a failure on its board.
   Failure first_failure() const;
 
-  /// Asks all ranks to stop after the same step, which no rank is past; from any thread. SIGTERM
-  /// and SIGUSR1 do so too, once may_stop() was called. Before that they end all ranks, as does a
-  /// second signal.
+  /// Asks all ranks to stop after the same step, which no rank has passed; callable from any
+  /// thread. SIGTERM and SIGUSR1 do so too, once may_stop() was called. Before that they end all
+  /// ranks, as does a second signal.
   void ask_to_stop();
   void may_stop() { may_stop_ = true; }
   /// Returns true if the step just done was the last one. Each rank calls it at the end of each
@@ -61,12 +61,12 @@ class RendezvousStore {
   /// Throws CommunicationError.
   bool must_stop(int64_t step);
 
-  /// Returns the ranks that say nothing, found by asking twice; takes half a second. Afterwards the
-  /// board has every rank's line as it was told last.
+  /// Returns the silent ranks, found by asking twice; takes half a second. Afterwards the board has
+  /// the latest line that every rank reported.
   std::vector<int> silent_ranks() const;
 
-  /// Leaves the store, at a good or a bad end. The rank that has the store open waits until all
-  /// have left, but not long for those that may be dead.
+  /// Leaves the store, after success or failure. The rank that serves the store waits until all
+  /// have left, but not long for ranks that may be dead.
   void leave(bool is_well);
 
  private:
@@ -82,20 +82,20 @@ class RendezvousStore {
   Membership place_;
   Board board_;
   std::chrono::milliseconds deadline_;
-  sigset_t signals_before_;  // before these were blocked; no thread ran yet
+  sigset_t signals_before_;  // the mask from before these were blocked; no thread ran yet
   std::unique_ptr<GlooStore> gloo_;
   std::unique_ptr<GlooStore> mirrored_;   // the thread's own connection
   std::optional<Failure> first_failure_;  // written by the thread, before is_told_
-  std::atomic<bool> is_told_ = false;     // true if it is in the store, or the store is gone
+  std::atomic<bool> is_told_ = false;     // true if the failure is in the store, or the store is gone
   std::atomic<bool> ends_ = false;
   std::atomic<bool> may_stop_ = false;
-  std::atomic<bool> wants_stop_ = false;  // this rank was asked; the store must learn it
+  std::atomic<bool> wants_stop_ = false;  // this rank was asked to stop; the store must learn that
   std::mutex stop_mutex_;                 // guards the three below
-  int64_t boundary_ = 0;                  // steps done when must_stop was last asked
-  bool is_choosing_ = false;              // from the time that this rank told its boundary
+  int64_t boundary_ = 0;                  // steps done when must_stop was last called
+  bool is_choosing_ = false;              // true once this rank has reported its boundary
   int64_t stop_step_ = kNoStop;
   bool has_left_ = false;
-  std::thread mirror_;  // the last: it uses all others
+  std::thread mirror_;  // last: it uses all members above
 };
 
 }  // namespace shardlens::runtime

@@ -8,7 +8,7 @@ namespace shardlens::runtime {
 
 namespace {
 
-/// Returns the last attempts that all went on from the same checkpoint as the very last one.
+/// Returns the latest attempts, as far back as they resumed from the checkpoint of the last one.
 std::span<const FailedAttempt> without_newer_checkpoint(std::span<const FailedAttempt> failures) {
   size_t count = 0;
   for (auto one = failures.rbegin(); one != failures.rend(); ++one, ++count) {
@@ -28,8 +28,8 @@ bool has_one_cause(const FailedAttempt& a, const FailedAttempt& b) {
   return is_one_place && a.fault == b.fault && a.rank == b.rank;
 }
 
-/// Returns how many of the failures, which are all from one checkpoint, have the cause of the last
-/// one, in a row. Returns 0 if that cause lies outside the run.
+/// Returns how many of the latest failures in a row, all from one checkpoint, have the cause of the
+/// last one. Returns 0 if that cause lies outside the run.
 int64_t row_of_one_cause(std::span<const FailedAttempt> failures) {
   if (comes_and_goes(failures.back())) return 0;
   int64_t count = 0;

@@ -29,15 +29,15 @@ std::string gpu_text(const GpuUuid& gpu) {
   return text;
 }
 
-/// Computes FNV-1a with 32 bits, which sums over ranks keep exactly in a double.
+/// Computes FNV-1a with 32 bits, which a double holds exactly when summed over ranks.
 double digest(std::string_view text) {
   uint32_t hash = 2166136261U;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
   return hash;
 }
 
-/// Returns the settings that every rank must have been given alike. Each rank may decide for itself
-/// where it may write, and how patient it is.
+/// Returns the settings that must be the same on every rank. Each rank may decide for itself where
+/// it writes, and how long it waits.
 std::vector<std::pair<std::string, std::string>> common_settings(const Job& job) {
   static const std::set<std::string> own = {"storage",     "name",    "fresh",  "profile",
                                             "profile_dir", "threads", "timeout"};
@@ -56,7 +56,7 @@ std::vector<std::pair<std::string, std::string>> common_settings(const Job& job)
   return settings;
 }
 
-/// Holds the sizes of what is gathered, in elements, and how many units use the largest group.
+/// Holds the sizes of groups, in elements, and how many units use the largest group.
 struct Shares {
   int64_t all = 0;
   int largest = -1;
@@ -84,8 +84,8 @@ Shares shares_of(const planner::Schedule& schedule) {
   return shares;
 }
 
-/// Warns if one group holds most of the model. A block has two units, as has a tied head; more
-/// units than these could be gathered one by one.
+/// Warns if one group holds most of the model. A block has two units, and so has a tied head; more
+/// units than that could be gathered one by one.
 std::string warning_about_root(const Job& job) {
   constexpr int kUnitsOfBlock = 2;
   if (job.train.shards == 1) return "";

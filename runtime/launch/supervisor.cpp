@@ -33,7 +33,7 @@ Fault fault_in(const std::exception& error) {
   return is_full ? Fault::disk_full : Fault::failed;
 }
 
-/// Returns the outcome of a failure before any rank was there.
+/// Returns the outcome of a failure before any rank started.
 Outcome failed_before_start(const std::exception& error, int64_t step) {
   Outcome outcome{.end = Outcome::End::failed, .step = step, .fault = fault_in(error)};
   outcome.reason = error.what();
@@ -115,8 +115,8 @@ Outcome Supervisor::restart(const Outcome& last, std::chrono::milliseconds pause
                      signals);
 }
 
-/// Starts again from another checkpoint. This does not count as a failure of the run: either there
-/// is an older checkpoint, or the run is refused as it would have been at once.
+/// Restarts from another checkpoint. This does not count as a failure of the run: either there is
+/// an older checkpoint, or the run is refused as it would have been at first.
 Outcome Supervisor::look_for_another(const Outcome& last, const WatchedSignals& signals) {
   clear_bar();
   fmt::print(stderr, "shardlens train: {}; looking for a whole checkpoint\n",
@@ -147,7 +147,7 @@ int Supervisor::wait_for_signal(const WatchedSignals& signals, std::chrono::mill
   return 0;
 }
 
-/// Returns the outcome of a signal between two attempts. By then all that can be saved is saved.
+/// Returns the outcome of a signal between two attempts: then nothing is left to save.
 Outcome Supervisor::ended_by(int signal) const {
   Outcome outcome{.step = failures_.back().reached_step, .signal = signal};
   const bool can_go_on = signal != SIGINT && job_.checkpointing.wanted;

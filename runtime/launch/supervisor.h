@@ -1,11 +1,11 @@
-// Supervises a run over all its attempts: each starts the ranks anew from the newest whole
-// checkpoint, until the run is done, asked to end, or no start would help (restart_policy.h).
-// RUN/events.jsonl tells what happened, RUN/result.json the result.
+// Supervises a run over all its attempts: each starts the ranks again from the newest whole
+// checkpoint, until the run is done, asked to end, or no restart would help (restart_policy.h).
+// RUN/events.jsonl lists what happened, RUN/result.json has the result.
 //
 // [Note: one attempt at a time]
-// No attempt begins before every process of the one before has ended and was waited for; ranks die
-// with their launcher (PR_SET_PDEATHSIG), and all of them hold the lock on the run's folder. If
-// none of this reaches a process (in a folder that another host writes, too), the fence does
+// No attempt begins before every process of the previous one has ended and was waited for; ranks
+// die with their launcher (PR_SET_PDEATHSIG), and all of them hold the lock on the run's folder. If
+// none of this reaches a process (in a folder that another host also writes), the fence does
 // (fence.h).
 #pragma once
 
@@ -27,13 +27,13 @@ class Supervisor {
   /// Both must outlive the supervisor.
   Supervisor(Job& job, const RunDirectory& directory);
 
-  /// Begins the first attempt: an unfinished run goes on from its newest checkpoint. Returns lines
-  /// for the user. Throws as resume does. If failures are allowed, a failure of the disk is left to
+  /// Begins the first attempt: an unfinished run resumes from its newest checkpoint. Returns lines
+  /// for the user. Throws as resume does. If failures are allowed, an error of the disk is left to
   /// run(), which waits and tries again.
   std::vector<std::string> begin();
 
-  /// Blocks until the run has ended, and tells of restarts on the standard streams. Afterwards
-  /// result.json is there, at a good or a bad end.
+  /// Blocks until the run has ended, and reports restarts on the standard streams. Afterwards
+  /// result.json exists, whether the run succeeded or failed.
   Outcome run();
 
  private:

@@ -1,5 +1,5 @@
-// Lets the launcher take signals one by one instead of being interrupted by them: the end or stop
-// of a rank, and what a user or a scheduler sends.
+// Lets the launcher take signals one by one instead of being interrupted: the end or stop of a
+// rank, and signals from a user or a scheduler.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace shardlens::runtime {
 
-/// Blocks the signals while it lives, in this thread and those that it starts.
+/// Blocks the signals while it lives, in this thread and in threads that it starts.
 class WatchedSignals {
  public:
   WatchedSignals() {
@@ -21,7 +21,7 @@ class WatchedSignals {
   WatchedSignals(const WatchedSignals&) = delete;
   WatchedSignals& operator=(const WatchedSignals&) = delete;
 
-  /// Restores the mask of before. A rank calls it, to have the signals as they were.
+  /// Restores the signal mask from before. A rank calls it, to get the signals as usual.
   void restore() const { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
 
   /// Returns the next signal, or 0 if none comes within `patience`.

@@ -1,4 +1,4 @@
-"""Gives scripts what Shardlens's commands answer, as dictionaries and arrays.
+"""Gives scripts the answers of Shardlens's commands, as dictionaries and arrays.
 
     import shardlens
 
@@ -13,7 +13,7 @@
     print(memory["time_ms"][memory["total_bytes"].argmax()])
 
 Every call starts the program of that name (`shardlens plan`, ...) and reads what it prints with
---json or writes as CSV, so what is here is what the command line says. Only `timeline` needs numpy.
+--json or writes as CSV, so the answers are those of the command line. Only `timeline` needs numpy.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = ["Recording", "ShardlensError", "open", "plan", "record"]
 
 _PathLike = Union[str, "os.PathLike[str]"]
 
-# A command has answered with these exit codes: it fits, it does not, only with allocator retries.
+# With these exit codes a command has answered: it fits, does not fit, or only with retries.
 _VERDICTS = (0, 3, 4)
 _WORDS = ("phase", "action", "recording")
 
@@ -44,9 +44,9 @@ _WORDS = ("phase", "action", "recording")
 def plan(**flags: object) -> dict[str, Any]:
     """Returns what `shardlens plan --json` says: the verdict, peaks, and what the memory is for.
 
-    Every flag of `shardlens plan --help` is a keyword, with `_` for `-`: a flag that takes no value
-    is given as True, one whose value is a word as that word (`reshard_after_forward="true"`).
-    Raises ShardlensError where the flags make no plan.
+    Every flag of `shardlens plan --help` is a keyword, with `_` for `-`: give a flag that takes no
+    value as True, and one that takes a word as that word (`reshard_after_forward="true"`).
+    Raises ShardlensError if the flags make no plan.
     """
     answer: dict[str, Any] = json.loads(
         ask(["plan", "--json", *flags_of(flags)], _VERDICTS).output
@@ -57,17 +57,17 @@ def plan(**flags: object) -> dict[str, Any]:
 def record(
     command: Sequence[str], *, out: _PathLike | None = None, **flags: object
 ) -> dict[str, Any]:
-    """Runs `shardlens record FLAGS -- command` and returns what its memory was.
+    """Runs `shardlens record FLAGS -- command` and returns the memory that the command took.
 
     The command's first word may be a script, which this Python then runs. The flags are those of
-    `shardlens record --help`, as for plan(). The answer has
+    `shardlens record --help`, given as for plan(). The answer has
 
     - `folder`: where the recording is; `out`, or a new folder in runs/
-    - `exit_code`: 0 where it fits, 3 where it does not, 4 where it fits only with allocator retries
+    - `exit_code`: 0 if it fits, 3 if it does not, 4 if it fits only with allocator retries
     - `output`: what was printed, the program's own lines first
     - `report`: what `shardlens profile report --json` says of the folder
 
-    Raises ShardlensError where nothing was recorded or the program failed.
+    Raises ShardlensError if nothing was recorded or the program failed.
     """
     words = [os.fspath(word) for word in command]
     if words and words[0].endswith(".py"):
@@ -86,7 +86,7 @@ def record(
 def open(path: _PathLike) -> Recording:
     """Opens a recording: a run's folder, or one rank's .slp file.
 
-    Raises ShardlensError where there is none.
+    Raises ShardlensError if there is no recording.
     """
     recording = Recording(path)
     recording.report()
@@ -94,26 +94,26 @@ def open(path: _PathLike) -> Recording:
 
 
 class Recording:
-    """Reads what was recorded of a run, or planned (`shardlens plan --timeline`)."""
+    """Reads the recording of a run, or its plan (`shardlens plan --timeline`)."""
 
     def __init__(self, path: _PathLike) -> None:
         self.path = Path(path)
         self._report: dict[str, Any] | None = None
 
     def report(self) -> dict[str, Any]:
-        """Returns what `shardlens profile report --json` says: of each rank the peak, when it was,
-        and what was alive."""
+        """Returns what `shardlens profile report --json` says: each rank's peak, its time, and what
+        was alive then."""
         if self._report is None:
             answer = ask(["profile", "report", str(self.path), "--json"], (0,))
             self._report = json.loads(answer.output)
         return self._report
 
     def timeline(self, rank: int | None = None) -> dict[str, numpy.ndarray]:
-        """Returns memory over time, a value for every change: the columns of `shardlens profile
-        export --format csv` as arrays by their names. `time_ms` counts from the start,
-        `total_bytes` and the categories are in bytes, `step` is -1 before the first.
+        """Returns memory over time, one value per change: the columns of `shardlens profile export
+        --format csv` as arrays by name. `time_ms` counts from the start, `total_bytes` and the
+        categories are in bytes, `step` is -1 before the first step.
 
-        It is that of one rank, or of all ranks one after another.
+        The arrays cover one rank, or all ranks one after another.
         """
         import numpy
 

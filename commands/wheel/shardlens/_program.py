@@ -31,8 +31,8 @@ class Answer(NamedTuple):
 
 
 def environment() -> Mapping[str, str]:
-    """Returns the environment in which `train` and `infer` find this Python's torch. It finds torch
-    without importing it."""
+    """Returns the environment in which `train` and `infer` find this Python's torch. This function
+    finds torch without importing it."""
     variables = dict(os.environ)
     if "SHARDLENS_TORCH" not in variables:
         try:
@@ -52,7 +52,7 @@ def cannot_start(error: OSError) -> str:
 
 
 def ask(arguments: Sequence[str], answers: Sequence[int]) -> Answer:
-    """Returns what a command prints. Raises ShardlensError if its exit code is none of
+    """Returns what a command prints. Raises ShardlensError if its exit code is not one of
     `answers`."""
     try:
         ended = subprocess.run(
