@@ -1,5 +1,5 @@
-// Maps the schedule's channels to one rank's communicators, and does what is done over all ranks of
-// the world, which no single communicator need join.
+// Maps the schedule's channels to one rank's communicators, and offers operations over all ranks of
+// the world, even if no single communicator joins all of them.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace shardlens::runtime {
 
-/// Points to one rank's communicators, whose maker keeps them. Two channels may share one.
+/// Points to one rank's communicators, which their maker owns. Two channels may share one.
 struct Channels {
   // Null if the schedule has no such channel. It always has `reduce`.
   Communicator* gather = nullptr;
@@ -22,7 +22,7 @@ struct Channels {
 };
 
 /// Sums over all ranks as Communicator::sum does: first over the ranks of `reduce`, then over
-/// `replicate`, which joins each of them with the rank in the same place of every other set.
+/// `replicate`, which joins each of those ranks with the same-numbered rank of every other set.
 void world_sum(const Channels& channels, const Operation& operation, std::span<double> values);
 
 /// Waits for all ranks, as Communicator::barrier does.

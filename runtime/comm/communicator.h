@@ -1,15 +1,15 @@
-// Declares collectives between the ranks of the world or of a part of it, as the schedule needs
-// them. Standard library only: buffers are plain memory, so the shared-memory communicator is
-// tested without LibTorch.
+// Declares collectives between ranks, all of the world's or a set of them, as the schedule needs.
+// Standard library only: buffers are plain memory, so the shared-memory communicator is tested
+// without LibTorch.
 //
-// A communicator numbers the ranks that it joins from 0 on (rank, world_size), and buffers follow
-// that order. Errors name ranks by their number in the world.
+// A communicator numbers the ranks that it joins from 0 (rank, world_size), and buffers follow that
+// order. Errors name ranks by their number in the world.
 //
 // Every rank issues the same operations in the same order. If the transport can, issuing returns a
 // ticket at once; buffers belong to the operation until wait(ticket) returns. Tickets of one
 // communicator are waited for in the order of issue. One thread uses a communicator at a time.
-// On a device, issuing enqueues on a stream of the caller's. Then wait does not block, and buffers
-// belong to the operation until the stream is past it (nccl.h, staged.h).
+// On a device, issuing enqueues on one of the caller's streams. Then wait does not block, and
+// buffers belong to the operation until the stream is past it (nccl.h, staged.h).
 //
 // Every wait has a deadline and a name. A wait that fails (deadline, dead peer, abort) throws
 // CommunicationError, whose text names rank, step and operation; the communicator is then dead:
@@ -43,7 +43,7 @@ struct Operation {
   int bucket = -1;
 };
 
-/// Holds world_size equal ranges of `numel / world_size` elements; rank r's is the r-th.
+/// Holds world_size equal ranges of `numel / world_size` elements; rank r owns the r-th.
 struct GatherBuffer {
   void* data = nullptr;
   int64_t numel = 0;
@@ -64,13 +64,13 @@ class Communicator {
  public:
   virtual ~Communicator() = default;
 
-  /// These return, among the ranks that the communicator joins, the index of this rank and their
-  /// number.
+  /// These return this rank's index among the ranks that the communicator joins, and how many those
+  /// are.
   virtual int rank() const = 0;
   virtual int world_size() const = 0;
 
-  /// Gathers in place: this rank's range of each buffer is filled, and the others are written by
-  /// wait().
+  /// Gathers in place: the caller has filled this rank's range of each buffer, and wait() writes
+  /// the others.
   virtual Ticket all_gather(const Operation& operation, std::span<const GatherBuffer> buffers) = 0;
 
   /// Writes to output the mean over ranks of this rank's range of input; sums in rank order, in
@@ -86,8 +86,8 @@ class Communicator {
   virtual void wait(Ticket ticket) = 0;
   virtual void barrier(const Operation& operation) = 0;
 
-  /// Makes every present and later wait of every rank throw `reason`, if the transport can. It may
-  /// be called from any thread.
+  /// Makes every present and later wait of every rank throw `reason`, if the transport can. Any
+  /// thread may call it.
   virtual void abort(const std::string& reason) noexcept = 0;
 };
 

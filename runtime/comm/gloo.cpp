@@ -38,14 +38,14 @@ constexpr std::chrono::milliseconds kPatience(1000);
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 // Silences c10d, which writes warnings and stack traces to standard error before it throws. The
-// exceptions say all of it, and a library does not print; whoever sets TORCH_CPP_LOG_LEVEL wants to
-// see them.
+// exceptions say the same, and a library should not print. A user who sets TORCH_CPP_LOG_LEVEL
+// wants to see these lines.
 void quiet_c10d() {
   constexpr int kFatal = 3;
   if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) {
     FLAGS_caffe2_log_level = kFatal;
   } else {
-    c10::initLogging();  // only Python does it by itself
+    c10::initLogging();  // only Python does this by itself
   }
 }
 
@@ -59,12 +59,12 @@ c10d::TCPStoreOptions store_options(const GlooStoreOptions& options) {
   c10d::TCPStoreOptions result;
   result.port = options.port;
   result.numWorkers = static_cast<size_t>(options.world_size);
-  result.waitWorkers = false;  // the groups made from it meet on their own
+  result.waitWorkers = false;  // the groups made from this store meet by themselves
   result.timeout = options.deadline;
   return result;
 }
 
-// Returns a socket that listens on loopback alone; c10d itself would listen on every interface.
+// Returns a socket that listens only on loopback; c10d itself would listen on every interface.
 int listen_on_loopback(uint16_t port) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
@@ -87,9 +87,9 @@ uint16_t port_of(int fd) {
   return ntohs(address.sin_port);
 }
 
-// Runs `make` with a deadline. A client of c10d's store waits without a deadline for a server that
-// is stopped. So whatever talks to the store runs on a thread of its own. If no answer comes the
-// thread is left behind: it shares no memory with us, and the process can only end then.
+// Runs `make` with a deadline. A client of c10d's store waits without a deadline for a stopped
+// server. So code that talks to the store runs on its own thread. If no answer comes, the thread
+// is left behind: it shares no memory with us, and the process can then only end.
 template <typename Make>
 auto run_within(std::chrono::milliseconds deadline, Make make) {
   std::packaged_task<decltype(make())()> task(std::move(make));
@@ -156,7 +156,7 @@ class TcpStore final : public GlooStore {
 
 using Group = c10d::ProcessGroupGloo;
 
-/// Meets the other ranks of the set, which has a part of the store for itself.
+/// Meets the other ranks of the set, which has its own part of the store.
 c10::intrusive_ptr<Group> make_group(const std::string& host,
                                      const c10::intrusive_ptr<c10d::Store>& store,
                                      const GlooOptions& options) {
@@ -221,7 +221,7 @@ class GlooCommunicator final : public Communicator {
 // The group's destructor joins threads that are busy with the operations in flight. After an error
 // of a peer they end within milliseconds (measured: dead peer 1 ms, stopped peer past its deadline
 // 20 ms). After an abort while a peer is stopped, joining took the rest of the deadline (11.7 s of
-// 12 s), and would delay the end of this process by as much. Then the group is left behind on
+// 12 s), and would delay the end of this process by that time. Then the group is leaked on
 // purpose.
 GlooCommunicator::~GlooCommunicator() {
   const auto last_moment = std::chrono::steady_clock::now() + kPatience;
@@ -256,8 +256,8 @@ Ticket GlooCommunicator::issue(Kind kind, const Operation& operation, Start star
   return next_issue_++;
 }
 
-// Gathers by broadcasts, which work in place: c10d's own all-gather takes two temporaries of the
-// whole size.
+// Gathers by broadcasts, which work in place: c10d's own all-gather takes two temporaries of full
+// size.
 Ticket GlooCommunicator::all_gather(const Operation& operation,
                                     std::span<const GatherBuffer> buffers) {
   for (const GatherBuffer& buffer : buffers) {
@@ -278,8 +278,8 @@ Ticket GlooCommunicator::all_gather(const Operation& operation,
   });
 }
 
-// Exchanges ranges and sums them here: c10d's own reduce-scatter is a whole all-reduce and about
-// four times slower.
+// Exchanges ranges and sums them here: c10d's own reduce-scatter does a full all-reduce and is
+// about four times slower.
 Ticket GlooCommunicator::reduce_scatter(const Operation& operation, const ReduceBuffers& buffers) {
   check(buffers.receive != nullptr || buffers.shard_numel == 0,
         "gloo: a reduction has nowhere to receive");

@@ -1,14 +1,14 @@
 // Implements collectives between CPU ranks of one or several hosts over sockets, by c10d's
-// ProcessGroupGloo. This header and its callers need no LibTorch; gloo.cpp is the one file that
-// touches c10d.
+// ProcessGroupGloo. This header and its callers need no LibTorch; gloo.cpp is the only file that
+// uses c10d.
 //
-// Sums run in rank order in fp32 with reduce_scatter, as over shared memory; all_reduce is a ring,
-// whose order of summing differs with the place in the buffer, but not with the rank.
+// reduce_scatter sums in rank order in fp32, as over shared memory; all_reduce is a ring, whose
+// order of summing depends on the place in the buffer, but not on the rank.
 //
 // After a failure the group is dead; a new one needs a new prefix. Operations in flight may write
 // their buffers until the communicator is destroyed. If they have not ended a second later (an
-// abort while a peer is stopped) they may write even after that, and the process must then only
-// end.
+// abort while a peer is stopped), they may write even after that, and the process must only end
+// then.
 //
 // c10d's own lines on standard error are off, unless TORCH_CPP_LOG_LEVEL is set.
 #pragma once
@@ -34,11 +34,11 @@ struct GlooStoreOptions {
   std::chrono::milliseconds deadline = std::chrono::seconds(60);
 };
 
-/// Lets all ranks meet, in a c10d TCPStore. It must outlive the communicators made from it. Any
-/// thread may use it; it serves one at a time.
+/// Lets all ranks meet in a c10d TCPStore. It must outlive the communicators made from it. Any
+/// thread may use it; calls are served one at a time.
 class GlooStore {
  public:
-  /// Opens a store. If its host is a loopback address, it can be reached from this machine only.
+  /// Opens a store. If its host is a loopback address, only this machine can reach the store.
   static std::unique_ptr<GlooStore> serve(const GlooStoreOptions& options);
   /// Connects to a store. This and serve throw CommunicationError with host, port and rank.
   static std::unique_ptr<GlooStore> connect(const GlooStoreOptions& options);
@@ -46,14 +46,14 @@ class GlooStore {
   virtual ~GlooStore() = default;
   virtual uint16_t port() const = 0;
 
-  // These keep words for all ranks, under any name. All return at once, and throw
+  // These keep words for all ranks, under any name. They return at once, and throw
   // CommunicationError if the store is gone or does not answer within the deadline.
 
   virtual void set(const std::string& key, const std::string& value) = 0;
   /// Returns nothing if no rank has set the key yet.
   virtual std::optional<std::string> find(const std::string& key) = 0;
-  /// Sets the key unless it is set, and returns the value that it has then. Throws std::logic_error
-  /// if that is empty.
+  /// Sets the key unless it is set, and returns its value. Throws std::logic_error if the value is
+  /// empty.
   virtual std::string set_first(const std::string& key, const std::string& value) = 0;
   /// Adds to a count that begins at 0, and returns the sum.
   virtual int64_t add(const std::string& key, int64_t amount) = 0;

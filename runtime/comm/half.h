@@ -1,7 +1,7 @@
 // Converts bf16 and fp16 to fp32 and back, rounded to nearest even, as IEEE 754 and PyTorch do it.
 //
-// No branches and no intermediate fp32 subnormals: the loops over them vectorise, and a process
-// that flushes subnormals to zero gets the same bits. A NaN comes back as the quiet NaN.
+// No branches and no intermediate fp32 subnormals: loops over these functions vectorise, and a
+// process that flushes subnormals to zero gets the same bits. A NaN comes back as the quiet NaN.
 #pragma once
 
 #include <bit>

@@ -14,7 +14,7 @@ namespace shardlens::runtime {
 namespace {
 
 constexpr size_t kCacheLine = 64;
-constexpr int64_t kMinAreaBytes = 4096;  // room for sum(), whatever the layout
+constexpr int64_t kMinAreaBytes = 4096;  // room for sum() in any layout
 constexpr size_t kUsualBuffers = 64;     // of one gather
 
 size_t area_bytes_of(const LocalLayout& layout) {
@@ -115,7 +115,7 @@ Ticket LocalCommunicator::reduce_scatter(const Operation& operation, const Reduc
   const auto before = static_cast<size_t>(rank()) * bytes;
   const size_t all = static_cast<size_t>(world_size()) * bytes;
   begin(Kind::reduce_scatter, operation, static_cast<int64_t>(all)).reduce = buffers;
-  // The own range is not staged: only this rank needs it, and it has it.
+  // This rank's own range is not staged: only this rank needs it, and already has it.
   const auto* input = static_cast<const std::byte*>(buffers.input);
   std::byte* target = staging(next_issue_, rank());
   copy_bytes(target, input, before);
@@ -124,8 +124,8 @@ Ticket LocalCommunicator::reduce_scatter(const Operation& operation, const Reduc
   return publish_staged();
 }
 
-// Stages all elements, and every rank reads all of them. At two ranks this moves as much as a
-// reduce-scatter and a gather would, with one meeting instead of two; with more ranks it moves
+// Stages all elements, and every rank reads all of them. With two ranks this moves as many bytes as
+// a reduce-scatter and a gather would, with one meeting instead of two; with more ranks it moves
 // more.
 Ticket LocalCommunicator::all_reduce(const Operation& operation, void* data, int64_t numel,
                                      DType dtype) {

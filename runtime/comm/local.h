@@ -1,14 +1,14 @@
 // Implements collectives between ranks of one host through shared memory; the ranks are processes,
 // or threads of one process (tests). Deterministic: sums run in rank order in fp32. It allocates
-// nothing after construction, but for an error's text and for more buffers in one gather than ever
-// before.
+// nothing after construction, except for error texts, and when a gather has more buffers than any
+// before it.
 //
 // [Note: protocol]
-// Operations are numbered in order of issue. Operation n stages what others need of this rank in
-// area n % kDepth, then publishes n + 1. Its wait reads the peers' areas once they have published n
-// + 1, then says it has consumed n + 1. An area is written again only after every peer has consumed
-// the operation that used it kDepth operations before. So issuing copies and returns, and the
-// peers' buffers are never touched.
+// Operations are numbered in order of issue. Operation n stages what other ranks need from this
+// rank in area n % kDepth, then publishes n + 1. Its wait reads the peers' areas once they have
+// published n + 1, then announces that it has consumed n + 1. An area is written again only after
+// every peer has consumed the operation that used it kDepth operations before. So issuing copies
+// and returns, and never touches the peers' buffers.
 //
 // Each rank makes one instance over the same zero-filled memory and with the same layout. One
 // thread uses an instance at a time; abort may come from any.
@@ -50,8 +50,8 @@ class LocalCommunicator final : public Communicator {
  public:
   static constexpr int kDepth = 4;
 
-  /// Returns how much memory is needed: a multiple of 64. The memory must start at a multiple of 64
-  /// too.
+  /// Returns how much memory is needed, a multiple of 64. The memory must also start at a multiple
+  /// of 64.
   static size_t bytes(const LocalLayout& layout);
 
   /// Throws std::logic_error if the memory is in use with another layout or by another set of
@@ -76,7 +76,7 @@ class LocalCommunicator final : public Communicator {
     Kind kind{};
     Operation operation;
     std::vector<GatherBuffer> gathers;
-    ReduceBuffers reduce;  // all_reduce: input and output are one
+    ReduceBuffers reduce;  // all_reduce: input and output are the same
     std::span<double> values;
   };
 

@@ -91,8 +91,8 @@ uint16_t port_of(const Variables& variables, int otherwise) {
   return static_cast<uint16_t>(port);
 }
 
-/// Returns a port below those that systems assign by themselves, a different one for jobs that
-/// share a host.
+/// Returns a port below those that systems assign by themselves, and a different one for each job
+/// that shares the host.
 int port_for(uint64_t job) { return 15000 + static_cast<int>(job % 15000); }
 
 /// Computes FNV-1a.
@@ -122,7 +122,7 @@ Membership torchrun_membership(const Environment& environment) {
   return place;
 }
 
-/// Chooses where the ranks meet, which mpirun does not say. On one host no choice is needed.
+/// Chooses where the ranks meet, which mpirun does not say. On one host there is no choice to make.
 void choose_store_of_mpi(Membership& place, const Variables& variables, const std::string& job) {
   place.host = variables.text("MASTER_ADDR");
   if (place.host.empty() && place.local_world_size < place.world_size) {
@@ -149,7 +149,7 @@ Membership open_mpi_membership(const Environment& environment) {
   return place;
 }
 
-/// Reads the variables of MPICH's mpirun, and of others with its process manager.
+/// Reads the variables of MPICH's mpirun, and of MPIs that use the same process manager.
 Membership pmi_membership(const Environment& environment) {
   const Variables variables(environment, LauncherKind::mpirun);
   Membership place{.launcher = LauncherKind::mpirun,
@@ -164,7 +164,7 @@ Membership pmi_membership(const Environment& environment) {
   return place;
 }
 
-/// Returns the tasks on one host. The list "4(x2),3" says how many each host has, in turn.
+/// Returns the tasks on one host. The list "4(x2),3" says how many tasks each host has, in order.
 int tasks_on_host(const Variables& variables, int host, int otherwise) {
   const std::string list = variables.text("SLURM_STEP_TASKS_PER_NODE");
   const char* next = list.data();
@@ -214,8 +214,8 @@ Membership slurm_membership(const Environment& environment) {
   return place;
 }
 
-/// Throws if a launcher has set WORLD_SIZE above 1 and no RANK. Some systems export such variables
-/// for every process, so a process that is alone may go on alone.
+/// Throws if a launcher has set WORLD_SIZE above 1 and no RANK. Some systems export these variables
+/// for every process, so a single process may continue as one.
 void refuse_half_a_launcher(const Environment& environment) {
   const Variables variables(environment, LauncherKind::torchrun);
   if (variables.number("WORLD_SIZE").value_or(1) > 1) variables.needed_text("RANK");
@@ -238,7 +238,7 @@ Membership membership_of(const Environment& environment) {
     return torchrun_membership(environment);
   }
   if (environment.contains("OMPI_COMM_WORLD_SIZE")) return open_mpi_membership(environment);
-  // The script of a batch job has Slurm's variables too, but is in no step.
+  // A batch job's script has Slurm's variables too, but is not part of a step.
   const Variables slurm(environment, LauncherKind::srun);
   const auto tasks = slurm.first_number({"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}).value_or(1);
   const bool is_step =

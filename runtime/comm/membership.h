@@ -1,9 +1,9 @@
-// Finds out this process's place: alone, as the user started it, or one rank of several that
+// Finds out this process's place: alone, as the user started it, or one of several ranks that
 // another launcher has started: torchrun, mpirun or Slurm's srun. A pure function of the
 // environment.
 //
-// The innermost launcher counts if there are several: torchrun that srun has started, mpirun in a
-// job of Slurm's.
+// If there are several launchers, the innermost counts: torchrun that srun has started, or mpirun
+// in a Slurm job.
 #pragma once
 
 #include <cstdint>
@@ -33,22 +33,22 @@ struct Membership {
   std::string host{};
   uint16_t port = 0;
   bool agent_serves = false;  // torchrun's agent has opened the store; else rank 0 does
-  std::string start_id{};     // tells this start from those before: "torchrun-run7/2"
+  std::string start_id{};     // tells this start from earlier ones: "torchrun-run7/2"
 
   int restarts = 0;          // how often the launcher has restarted these ranks
-  bool may_restart = false;  // it starts them again if they fail
-  std::string job{};         // its name for all these starts; empty: no lasting one
+  bool may_restart = false;  // the launcher restarts them if they fail
+  std::string job{};         // its name over all starts; empty: it has no lasting name
   std::string error_file{};  // where torchrun looks for the reason of a failure; empty: nowhere
 
   bool is_alone() const { return launcher == LauncherKind::none; }
 };
 
 /// Returns the place that the environment gives to this process. Throws std::invalid_argument if
-/// variables are missing, are no numbers, or contradict each other.
+/// variables are missing, are not numbers, or contradict each other.
 Membership membership_of(const Environment& environment);
 
-/// Returns the first of Slurm's list of hosts: for "gpu-[003-005,9],cpu1" that is "gpu-003". Throws
-/// std::invalid_argument for what is no such list.
+/// Returns the first host of Slurm's list: for "gpu-[003-005,9],cpu1" that is "gpu-003". Throws
+/// std::invalid_argument for any other text.
 std::string first_host(const std::string& nodelist);
 
 }  // namespace shardlens::runtime

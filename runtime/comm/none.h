@@ -1,5 +1,5 @@
 // Implements collectives without peers: for the only rank of its set, or for a *solo rank*, which
-// plays rank r of W alone (memory and time are those of a real rank, numbers are not).
+// plays rank r of W by itself (memory and time are those of a real rank, values are not).
 #pragma once
 
 #include <span>
@@ -12,7 +12,7 @@ namespace shardlens::runtime {
 
 /// Communicates without a transport: all_gather leaves the ranges of other ranks as they are;
 /// reduce_scatter copies this rank's range of its own input, both in host memory; all_reduce and
-/// sum change nothing. The results are right for one rank alone.
+/// sum change nothing. The results are right only for a world of one rank.
 class NoneCommunicator final : public Communicator {
  public:
   /// Takes this rank's number in the world. Throws std::logic_error if it is below 0.

@@ -1,5 +1,5 @@
-// Writes operations as text, in the same words for the errors of every transport. Cold paths only:
-// it allocates.
+// Writes operations as text, in the same words for the errors of every transport. Only for cold
+// paths: it allocates.
 #pragma once
 
 #include <chrono>

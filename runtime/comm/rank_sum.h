@@ -1,5 +1,5 @@
 // Does the arithmetic of every reduction: sums in rank order, in fp32, divided and rounded once.
-// All transports use it, so that a run gives the same bits over shared memory and over sockets.
+// Transports share it, so that a run gives the same bits over shared memory and over sockets.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Translates the planner's dtypes into LibTorch's.
+// Translates the planner's dtypes to LibTorch's.
 #pragma once
 
 #include <c10/core/ScalarType.h>

@@ -74,7 +74,7 @@ void Watchdog::fail(const Operation& operation, const std::string& what) {
 }
 
 // Looks at the oldest operation every period. Time spent stopped (Ctrl-Z, a debugger) does not
-// count against the device: no look is charged more than twice its period.
+// count against the device: each look counts at most twice its period.
 void Watchdog::watch() {
   watched_.enter_thread();
   Clock::time_point before = Clock::now();

@@ -1,12 +1,12 @@
-// Watches what a communicator has handed to a device. No thread of the host waits for such an
-// operation, so a thread here does: every 10 ms it looks at the oldest one that is not finished.
-// Past the deadline, on an error of the transport or when the abort note is raised, it keeps the
-// reason, raises the note for all other ranks and stops the transport.
+// Watches operations that a communicator has handed to a device. No other host thread waits for
+// them, so a thread here does: every 10 ms it looks at the oldest unfinished one. Past the deadline,
+// on an error of the transport or when the abort note is raised, it keeps the reason, raises the
+// note for all other ranks and stops the transport.
 //
 // Standard library only. [Note: one failure] The reason is kept before the transport is stopped,
-// so whoever sees an operation end because of the stop also sees the reason, by check().
+// so code that sees an operation end because of the stop also sees the reason, by check().
 //
-// One thread calls begin, issued and fail; the thread of the watchdog does the rest.
+// One thread calls begin, issued and fail; the watchdog's thread does the rest.
 #pragma once
 
 #include <atomic>
@@ -28,14 +28,14 @@ namespace shardlens::runtime {
 class WatchdogTarget {
  public:
   virtual ~WatchdogTarget() = default;
-  /// Is called once, on the watchdog's thread, before anything else.
+  /// Called once, on the watchdog's thread, before anything else.
   virtual void enter_thread() {}
   /// True if the device has passed mark `mark`. Any thread; about 1 us. Throws std::runtime_error
   /// if the device has failed.
   virtual bool has_passed(size_t mark) = 0;
-  /// Returns what has failed, if anything has. It must not wait for the thread that issues.
+  /// Returns what has failed, or nothing. It must not wait for the thread that issues.
   virtual Problem error() = 0;
-  /// Ends what the device is doing. It is called once at most, and returns within seconds.
+  /// Ends what the device is doing. Called at most once; returns within seconds.
   virtual void stop() noexcept = 0;
 };
 
@@ -52,16 +52,16 @@ class Watchdog {
   static constexpr std::chrono::milliseconds kPeriod{10};
 
   Watchdog(WatchdogTarget& watched, const WatchdogOptions& options);
-  /// Stops watching; what is in flight stays so.
+  /// Stops watching; operations in flight stay in flight.
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
   /// Returns a mark for an operation that is about to be handed over. Its deadline counts from
-  /// here, or from the end of the one before it. Waits while kMarks are in flight. Throws
+  /// now, or from the end of the operation before it. Waits while kMarks are in flight. Throws
   /// CommunicationError as check does.
   size_t begin(const Operation& operation);
-  /// Says that the mark now lies behind the operation on the device, so that it may be asked for.
+  /// Says that the mark is now behind the operation on the device, so it may be polled.
   void note_issue(size_t mark);
 
   /// Throws CommunicationError if an operation has failed: the same text at every call.
@@ -74,7 +74,7 @@ class Watchdog {
   struct Flight {
     int64_t step = 0;
     std::string_view kind{};
-    std::string group;  // kept, since the caller's may end with its wait
+    std::string group;  // a copy, since the caller's may end with its wait
     int bucket = -1;
     bool issued = false;
   };
@@ -94,7 +94,7 @@ class Watchdog {
   std::vector<Flight> flights_;  // [kMarks], a ring
   size_t oldest_ = 0;
   size_t in_flight_ = 0;
-  std::chrono::nanoseconds age_{0};  // of the oldest, since it has been that
+  std::chrono::nanoseconds age_{0};  // how long the oldest has been the oldest
   Problem failure_;                  // nothing: alive
   bool ending_ = false;
 

@@ -86,7 +86,7 @@ class RendezvousStore {
   std::unique_ptr<GlooStore> gloo_;
   std::unique_ptr<GlooStore> mirrored_;   // the thread's own connection
   std::optional<Failure> first_failure_;  // written by the thread, before is_told_
-  std::atomic<bool> is_told_ = false;     // true if the failure is in the store, or the store is gone
+  std::atomic<bool> is_told_ = false;     // true if the store has the failure, or is gone
   std::atomic<bool> ends_ = false;
   std::atomic<bool> may_stop_ = false;
   std::atomic<bool> wants_stop_ = false;  // this rank was asked to stop; the store must learn that

@@ -46,9 +46,9 @@ bool may_pass(Fault fault);
 /// [Note: one cause]
 /// Failures have one cause, as far as can be told, if the same rank failed in the same way at the
 /// same step, and no newer checkpoint was made in between. When --give-up-after of them come in a
-/// row, the run ends, because the next attempt would fail in the same way. A full disk, peers out of
-/// reach and ranks that do not meet depend on things outside the run; they neither count as a cause
-/// nor end a row, and only --max-failures bounds how often they are waited for.
+/// row, the run ends, because the next attempt would fail in the same way. A full disk, peers out
+/// of reach and ranks that do not meet depend on things outside the run; they neither count as a
+/// cause nor end a row, and only --max-failures bounds how often they are waited for.
 RestartDecision decide(const RestartLimits& limits, std::span<const FailedAttempt> failures);
 
 }  // namespace shardlens::runtime

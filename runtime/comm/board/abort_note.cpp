@@ -38,7 +38,7 @@ bool AbortNote::is_raised() const noexcept {
 
 std::string AbortNote::reason() const {
   if (!is_raised()) return {};
-  // The writer may have been killed between its two stores, so this does not wait for ever.
+  // The writer may have been killed between its two stores, so this does not wait forever.
   for (int attempt = 0; attempt < 100; ++attempt) {
     if (state_of(*this).load(std::memory_order_acquire) == kWritten) return text.data();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

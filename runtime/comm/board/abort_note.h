@@ -1,8 +1,9 @@
-// A flag with a reason that any rank raises and every rank sees. The first reason stays, with its
-// kind and the rank that is to blame.
+// A flag with a reason that any rank can raise and every rank sees. The first reason stays, with
+// its kind and the rank that is to blame.
 //
-// It lies in memory shared between processes or threads; zero-filled memory is a note that is not
-// raised. Whoever gives up first writes it, and every wait of the local communicator reads it.
+// The note is in memory shared between processes or threads; zero-filled memory is a note that is
+// not raised. The first rank that gives up writes it, and every wait of the local communicator
+// reads it.
 #pragma once
 
 #include <array>
@@ -35,6 +36,6 @@ struct alignas(64) AbortNote {
   std::array<char, kTextBytes> text{};
 };
 static_assert(sizeof(AbortNote) == 1024 && std::is_trivially_copyable_v<AbortNote>,
-              "it lies in memory that processes share");
+              "it is in memory that processes share");
 
 }  // namespace shardlens::runtime

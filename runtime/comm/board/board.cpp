@@ -77,7 +77,7 @@ struct alignas(64) Board::Ring {
   Entry entries[kActions];
 };
 
-// The board lies in memory that processes share, of which each finds every part by these sizes.
+// Processes share the board's memory, and each finds every part by these sizes.
 template <class Part>
 constexpr bool kIsShared = std::is_trivially_copyable_v<Part>&& std::is_standard_layout_v<Part>;
 static_assert(kIsShared<GpuUuid> && sizeof(GpuUuid) == 16);
@@ -173,11 +173,11 @@ std::vector<RankAction> Board::last_actions(int rank) const {
 }
 
 // [Note: one step for all]
-// Ranks come to the end of a step at different times, and all must stop after the same one. A rank
-// says how far it is, then reads whether it is to stop; the launcher says that it is choosing, then
-// reads how far all are. All four accesses are sequentially consistent. So if a rank did not see
+// Ranks reach the end of a step at different times, and all must stop after the same one. A rank
+// says how far it is, then reads whether to stop; the launcher says that it is choosing, then reads
+// how far all ranks are. All four accesses are sequentially consistent. So if a rank did not see
 // that the launcher is choosing, the launcher sees that rank's step, and chooses a later one. A
-// rank that sees the choosing waits for the two loops below, no longer.
+// rank that sees the launcher choosing waits only for the two loops below.
 void Board::ask_to_stop() const noexcept {
   std::atomic_ref<int64_t> stop(header_->stop_step);
   stop.store(kBeingChosen, std::memory_order_seq_cst);

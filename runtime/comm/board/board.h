@@ -1,13 +1,13 @@
-// Holds what every rank is doing, so that a hang can be explained: one line a rank in shared memory
-// and its last actions, one abort note for all, and what the ranks must tell each other to meet:
-// the port of the rendezvous store, the ids of NCCL's communicators, the GPUs that they are on.
-// Here the launcher asks all ranks to stop after the same step.
+// Holds what every rank is doing, so that a hang can be explained: in shared memory, one line per
+// rank and its last actions, one abort note for all, and what ranks must tell each other to meet:
+// the port of the rendezvous store, the ids of NCCL communicators, and each rank's GPU. Through the
+// board the launcher also asks all ranks to stop after the same step.
 //
 // The launcher initialises it over zero-filled memory; ranks and launcher then attach. A Board is a
-// view: copy it freely, the memory must outlive it. A rank writes its own line only, before every
-// action, with relaxed stores (a few ns, and a clock's 20); any process reads at any time. The
-// fields of one line are not read as one: a reader may see the step of one action and the id of the
-// next.
+// view: copy it freely, the memory must outlive it. A rank writes only its own line, before every
+// action, with relaxed stores (a few ns, plus 20 for the clock); any process may read at any time.
+// The fields of a line are not read atomically: a reader may see the step of one action and the id
+// of the next.
 #pragma once
 
 #include <array>
@@ -36,24 +36,24 @@ struct RankStatus {
   bool operator==(const RankStatus&) const = default;
 };
 
-/// Records an action that a rank began, and the time.
+/// Records an action that a rank began, and when.
 struct RankAction {
   int64_t time_ns = 0;  // of std::chrono::steady_clock
   RankStatus status;
 };
 
-/// Holds CUDA's name of a GPU, the same in every process.
+/// Holds CUDA's UUID of a GPU, which is the same in every process.
 using GpuUuid = std::array<std::byte, 16>;
 
 class Board {
  public:
-  /// Returns how much memory a board needs: a multiple of 64. The memory must start at a multiple
-  /// of 64 too.
+  /// Returns how much memory a board needs, a multiple of 64. The memory must also start at a
+  /// multiple of 64.
   static size_t bytes(int world_size);
   /// Makes a board in zero-filled memory. Its creator calls it once.
   static Board initialise(void* memory, int world_size);
   /// Attaches to a board. Throws std::runtime_error if the memory has no board of this version and
-  /// size.
+  /// world size.
   Board(void* memory, int world_size);
 
   int world_size() const { return world_size_; }
@@ -63,18 +63,18 @@ class Board {
   RankStatus read(int rank) const;
 
   static constexpr size_t kActions = 2000;
-  /// Returns the last kActions that the rank has entered, the oldest first. While the rank goes on,
-  /// the first ones may be newer than they should be.
+  /// Returns the last kActions that the rank has entered, the oldest first. While the rank keeps
+  /// running, the first entries may be newer than they should be.
   std::vector<RankAction> last_actions(int rank) const;
 
-  /// Asks all ranks to stop after the same step, which no rank is past. The launcher alone calls
+  /// Asks all ranks to stop after the same step, which no rank has passed. Only the launcher calls
   /// it; see [Note: one step for all].
   void ask_to_stop() const noexcept;
   /// Returns true if the step just done was the last one. A rank calls it at the end of each step,
   /// and before the first. `step` counts the steps done.
   bool must_stop(int rank, int64_t step) const noexcept;
 
-  /// Sets the store's port, which is 0 until the rank that serves the store has set it.
+  /// Sets the store's port, which is 0 until the rank that serves the store sets it.
   void set_port(uint16_t port) const noexcept;
   uint16_t port() const noexcept;
 

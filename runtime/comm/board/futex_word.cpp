@@ -43,7 +43,7 @@ bool spin(std::atomic_ref<uint32_t> value, uint32_t target) {
 }
 
 // Sleeps until the target is reached. Time spent stopped (Ctrl-Z, a debugger) does not count
-// against the peers: no slice is charged more than twice its length.
+// against the peers: each slice counts at most twice its length.
 WaitResult sleep_until(FutexWord& word, uint32_t target, nanoseconds& left, const AbortNote& note) {
   const std::atomic_ref<uint32_t> value(word.value);
   Clock::time_point before = Clock::now();

@@ -10,7 +10,7 @@ namespace shardlens::runtime {
 namespace {
 
 constexpr std::chrono::nanoseconds kMostALook = std::chrono::milliseconds(200);
-/// Lets the ranks' own waits, whose errors say more, come first.
+/// Lets the ranks' own waits time out first, since their errors say more.
 constexpr std::chrono::nanoseconds kHeadStart = std::chrono::seconds(2);
 
 }  // namespace

@@ -1,6 +1,6 @@
-// Finds ranks that stand still where no other rank would find them: one that is stopped, and one
-// that does nothing after another has ended. A rank that waits for a peer in a collective has a
-// deadline of its own, which comes first.
+// Finds ranks that stand still where no other rank would notice: a rank that is stopped, and one
+// that does nothing after another has ended. A rank that waits for a peer in a collective has its
+// own deadline, which comes first.
 #pragma once
 
 #include <chrono>
@@ -22,7 +22,7 @@ class RankWatch {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  /// Watches these ranks; `deadline` is that of their own waits.
+  /// Watches these ranks; `deadline` is the deadline of their own waits.
   RankWatch(const std::vector<int>& ranks, const Board& board, std::chrono::nanoseconds deadline);
 
   void set_stopped(int rank, bool stopped);
@@ -33,9 +33,8 @@ class RankWatch {
   /// True if all ranks that have not ended are stopped.
   bool all_stopped() const;
 
-  /// Returns a rank that has stood still for too long. It is called every now and then. Time
-  /// between two calls counts for 200 ms at most, so time in which this process was stopped does
-  /// not count.
+  /// Returns a rank that has stood still for too long. Call it regularly. The time between two
+  /// calls counts for 200 ms at most, so time in which this process was stopped does not count.
   std::optional<QuietRank> look(Time now);
 
  private:

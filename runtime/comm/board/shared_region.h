@@ -1,7 +1,7 @@
 // Zero-filled memory that the launcher and its ranks share: created by the launcher, handed to the
 // ranks as an inherited file descriptor, mapped by each.
 //
-// The size is sealed, so no process can cut the memory away under another one. All of it is
+// The size is sealed, so no process can truncate the memory while another uses it. All memory is
 // reserved at creation: too little memory is an error then, not a SIGBUS in a later step.
 #pragma once
 
@@ -13,7 +13,7 @@ class SharedRegion {
  public:
   /// Creates a region of zeros. Throws std::runtime_error if the system has too little memory.
   static SharedRegion create(size_t size_bytes);
-  /// Maps the region behind `fd`, and owns `fd` then. Throws std::runtime_error unless it is a
+  /// Maps the region behind `fd`, and then owns `fd`. Throws std::runtime_error unless it is a
   /// region of exactly `size_bytes`.
   static SharedRegion attach(int fd, size_t size_bytes);
 

@@ -1,4 +1,4 @@
-// Waits, with a deadline and a name, for what a rank of this host tells on the board.
+// Waits, with a deadline and a name, for what a rank of this host writes on the board.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// Owns CUDA's events and pinned memory, and frees them. For the .cpp files of device communicators;
-// headers name CUDA's types by forward declaration only.
+// Owns CUDA events and pinned memory, and frees them. For the .cpp files of device communicators;
+// headers only forward-declare CUDA's types.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -35,12 +35,12 @@ class CudaEvent {
   void make_wait(cudaStream_t stream) const {
     check_cuda(cudaStreamWaitEvent(stream, event_, 0), "cudaStreamWaitEvent");
   }
-  /// True if the device has passed the place, and before the first record. Throws
-  /// std::runtime_error if work on the device has failed before.
+  /// True if the device has passed the place, or nothing was recorded yet. Throws
+  /// std::runtime_error if earlier work on the device has failed.
   bool has_passed() const {
     const cudaError_t state = cudaEventQuery(event_);
     if (state == cudaErrorNotReady) {
-      cudaGetLastError();  // or another caller's next check would find it
+      cudaGetLastError();  // else another caller's next check would see this error
       return false;
     }
     check_cuda(state, "work on the device");

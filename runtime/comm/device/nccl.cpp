@@ -23,13 +23,13 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::microseconds kNap(50);
-constexpr std::chrono::seconds kPatience(2);  // for NCCL to end
-constexpr size_t kSumDoubles = 64;            // as many as fill a block of LibTorch's allocator
+constexpr std::chrono::seconds kPatience(2);  // how long NCCL may take to end
+constexpr size_t kSumDoubles = 64;            // fills one block of LibTorch's allocator
 
 // Aborts a communicator within a time limit. An abort frees device memory, for which CUDA waits
 // until the device is idle: if a kernel of another communicator hangs, until that one is aborted
-// too. So it runs on a thread of its own, which shares no memory with us and is left behind if it
-// does not come back.
+// too. So the abort runs on its own thread, which shares no memory with us and is left behind if
+// it does not return.
 void abort_in_time(const NcclApi& api, NcclComm* comm, int device) noexcept try {
   std::packaged_task<void()> task([abort = api.comm_abort, comm, device] {
     cudaSetDevice(device);
@@ -65,9 +65,8 @@ c10::Allocator& initialised_allocator() {
   return of_libtorch;
 }
 
-/// Returns LibTorch's allocator. It exists from the first tensor on; if there was none, from here
-/// on. LibTorch locks no mutex while it starts, so of several threads that come at once one starts
-/// it.
+/// Returns LibTorch's allocator, and starts it if no tensor has done so yet. LibTorch locks no
+/// mutex while it starts, so if several threads call this at once, only one starts it.
 c10::Allocator& allocator() {
   static c10::Allocator& of_libtorch = initialised_allocator();
   return of_libtorch;
@@ -89,8 +88,8 @@ NcclType nccl_type(DType dtype) {
 
 /// Holds NCCL's communicator and the marks behind its operations.
 ///
-/// [Note: two threads] Every call into NCCL holds the mutex, and none takes long. But a launch may
-/// block if the device's queue is full because of a hang. Then the watchdog aborts without the
+/// [Note: two threads] Every call into NCCL holds the mutex, and no call takes long. But a launch
+/// may block if the device's queue is full because of a hang. Then the watchdog aborts without the
 /// mutex, since only an abort lets the launch return.
 class NcclCommunicator::Link final : public WatchdogTarget {
  public:
@@ -108,7 +107,7 @@ class NcclCommunicator::Link final : public WatchdogTarget {
     NcclComm* comm = comm_.load();
     return comm == nullptr ? NcclResult::internal_error : enqueue(*api_, comm);
   }
-  /// Returns how far the last call is.
+  /// Returns the state of the last call.
   NcclResult progress();
 
   void record(size_t mark) { marks_[mark].record(stream_); }
@@ -138,7 +137,7 @@ NcclCommunicator::Link::~Link() {
   }
 }
 
-/// Finalizes. Returns true if everything in flight has come to its end.
+/// Finalizes. Returns true if everything in flight has finished.
 bool NcclCommunicator::Link::finalize() {
   const auto last_moment = Clock::now() + kPatience;
   NcclResult state = progress();
@@ -190,8 +189,8 @@ void NcclCommunicator::Link::stop() noexcept {
   if (comm != nullptr) abort_in_time(*api_, comm, device_);
 }
 
-/// Holds the memory in which a sum passes through the device. Every sum is waited for, so one is
-/// enough.
+/// Holds the memory through which a sum passes the device. Every sum is waited for, so one buffer
+/// is enough.
 struct NcclCommunicator::SumBuffers {
   explicit SumBuffers(CUstream_st* stream)
       : host(kSumDoubles * sizeof(double)),

@@ -1,13 +1,13 @@
-// Implements collectives between GPUs, by NCCL on a stream of the caller's. Issuing enqueues; what
-// uses the result waits for the stream on the device. So wait(ticket) does not block: it only
-// throws if an operation has failed. sum and barrier do wait on the host.
+// Implements collectives between GPUs, by NCCL on one of the caller's streams. Issuing enqueues;
+// code that uses the result waits for the stream on the device. So wait(ticket) does not block: it
+// only throws if an operation has failed. sum and barrier do wait on the host.
 //
 // No call into NCCL waits for peers (blocking = 0): while one is in progress its state is polled
 // until it is done, and the watchdog ends it at the deadline, as it ends operations on the device.
 // After a failure the communicator is dead and the process should end: kernels may still write
 // buffers.
 //
-// Means are NCCL's own: it chooses the order of summing, the same at every run on one machine.
+// NCCL computes means: it chooses the order of summing, the same in every run on one machine.
 #pragma once
 
 #include <chrono>
@@ -32,7 +32,7 @@ NcclType nccl_type(DType dtype);
 
 struct NcclOptions {
   std::string name{};  // of the channel, for errors: "gather"
-  NcclUniqueId id{};   // the same on every rank of the set, another for each communicator
+  NcclUniqueId id{};   // the same on every rank of the set, different for each communicator
   int rank = 0;        // in the world
   planner::RankSet ranks{};
   CUstream_st* stream = nullptr;  // a cudaStream_t of the current device; must outlive this
@@ -41,14 +41,14 @@ struct NcclOptions {
   const NcclApi* api = nullptr;  // null: the library's
 };
 
-/// Runs collectives by NCCL. It takes 512 bytes from LibTorch's allocator, on the current stream,
-/// for sums.
+/// Runs collectives by NCCL. For sums, it takes 512 bytes from LibTorch's allocator, on the current
+/// stream.
 class NcclCommunicator final : public Communicator {
  public:
   /// Meets the other ranks of the set. Throws CommunicationError if one does not come within the
   /// deadline, std::runtime_error if NCCL is missing.
   explicit NcclCommunicator(const NcclOptions& options);
-  /// Waits for what is in flight some seconds at most, then aborts it.
+  /// Waits a few seconds at most for operations in flight, then aborts them.
   ~NcclCommunicator() override;
 
   int rank() const override { return options_.ranks.index_of(options_.rank); }
@@ -66,8 +66,8 @@ class NcclCommunicator final : public Communicator {
   class Link;
   struct SumBuffers;
 
-  /// Calls call() -> NcclResult, waits until NCCL has enqueued what it asks for, and marks the
-  /// place in the stream.
+  /// Calls call() -> NcclResult, waits until NCCL has enqueued the operation, and marks the place
+  /// in the stream.
   template <class Call>
   size_t hand_over(const Operation& operation, Call call);
   template <class Enqueue>

@@ -12,7 +12,7 @@ constexpr const char* kRemedy =
 
 class Library {
  public:
-  /// Loads the library, which stays for as long as the process lives, since its threads may.
+  /// Loads the library and never unloads it, since its threads may live as long as the process.
   explicit Library(const char* name) : name_(name), handle_(::dlopen(name, RTLD_NOW)) {
     if (handle_ != nullptr) return;
     const char* why = ::dlerror();

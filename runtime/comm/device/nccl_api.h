@@ -1,8 +1,8 @@
-// Declares the part of NCCL's C API that is used here. It is found when a program runs, so machines
-// that run or build this need neither NCCL's header nor, without a GPU, its library.
+// Declares the part of NCCL's C API that is used here. Its functions are found when a program runs,
+// so machines that build this need no NCCL header, and machines without a GPU no NCCL library.
 // tests/runtime/comm/nccl_header_test.cpp compares the declarations with the real header.
 //
-// Before this looks for NCCL, LibTorch's CUDA library has loaded the very one that it was built
+// By the time this looks for NCCL, LibTorch's CUDA library has loaded the NCCL that it was built
 // with.
 #pragma once
 
@@ -25,7 +25,7 @@ enum class NcclResult : int { success = 0, internal_error = 3, in_progress = 7 }
 enum class NcclType : int { fp16 = 6, fp32 = 7, fp64 = 8, bf16 = 9 };
 enum class NcclReduction : int { sum = 0, average = 4 };
 
-/// Mirrors ncclConfig_t of NCCL 2.18, which later versions accept, because it states its own size.
+/// Mirrors ncclConfig_t of NCCL 2.18. Later versions accept it, because it states its own size.
 struct NcclConfig {
   static constexpr int kUndefined = INT_MIN;
 
@@ -64,11 +64,11 @@ struct NcclApi {
   const char* (*get_last_error)(Comm comm);
 };
 
-/// Loads the library and finds its calls. Throws std::runtime_error if the library or a call is
-/// missing.
+/// Loads the library and finds its functions. Throws std::runtime_error if the library or a
+/// function is missing.
 NcclApi load_nccl(const char* library = "libnccl.so.2");
 
-/// Returns the library's calls, loaded once a process. Throws as load_nccl does, again at every
+/// Returns the library's functions, loaded once per process. Throws as load_nccl does, at every
 /// call.
 const NcclApi& nccl_api();
 

@@ -25,7 +25,7 @@ size_t bytes_of(int64_t numel, DType dtype) { return static_cast<size_t>(numel *
 
 struct StagedCommunicator::Staging {
   StagingMemory pinned;
-  std::vector<std::byte> receive;  // for the host communicator, which alone uses it
+  std::vector<std::byte> receive;  // only the host communicator uses it
   std::vector<GatherBuffer> gathers;
   CudaEvent copied;  // behind the last copy
 };

@@ -1,8 +1,8 @@
-// Lets a communicator of the CPU serve buffers on a device, through pinned host memory: several
-// ranks can share one GPU where NCCL would refuse to. Meant for tests of correctness: every
-// operation has ended on the host when issuing returns, and its results are enqueued on the stream.
+// Lets a CPU communicator serve buffers on a device, through pinned host memory: so several ranks
+// can share one GPU, which NCCL refuses. Meant for tests of correctness: every operation has ended
+// on the host when issuing returns, and its results are enqueued on the stream.
 //
-// Whoever uses a result waits for the stream on the device. Receive buffers that the host
+// Code that uses a result waits for the stream on the device. Receive buffers that the host
 // communicator needs are kept here, so ReduceBuffers::receive is ignored.
 #pragma once
 
@@ -21,12 +21,12 @@ namespace shardlens::runtime {
 struct StagedOptions {
   int rank = 0;                   // in the world
   CUstream_st* stream = nullptr;  // a cudaStream_t of the current device; must outlive this
-  std::chrono::nanoseconds deadline = std::chrono::seconds(60);  // for the stream to arrive here
+  std::chrono::nanoseconds deadline = std::chrono::seconds(60);  // for the stream to get here
 };
 
 class StagedCommunicator final : public Communicator {
  public:
-  /// Stages for `host`, which must outlive this, and which no other caller may use.
+  /// Stages for `host`, which must outlive this and which no other code may use.
   StagedCommunicator(Communicator& host, const StagedOptions& options);
   ~StagedCommunicator() override;
 
@@ -46,7 +46,7 @@ class StagedCommunicator final : public Communicator {
 
   void check_alive() const;
   [[noreturn]] void fail(const Operation& operation, const std::string& what);
-  /// Returns host memory for one operation, once the copies of the one before have left it.
+  /// Returns host memory for one operation, once the previous operation's copies are done with it.
   std::byte* stage(const Operation& operation, size_t bytes);
   /// Enqueues a copy in either direction.
   void copy(const Operation& operation, void* target, const void* source, size_t bytes);
