@@ -22,7 +22,7 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kManifestSchema = "shardlens.checkpoint/1";
 constexpr const char* kStateSchema = "shardlens.checkpoint_state/1";
 
-/// Writes the sum. One that is not a number becomes null in JSON.
+/// Writes the sum. A NaN becomes null in JSON.
 Json json_of(const LossSum& sum) { return {{"sum", sum.sum}, {"batches", sum.batches}}; }
 
 LossSum loss_sum_of(const Json& json) {
@@ -60,7 +60,7 @@ Json parsed(std::string_view text) {
   }
 }
 
-/// Parses a text of ours with `read`. Any fault in the text becomes one error.
+/// Parses one of our texts with `read`. Any fault in the text becomes one error.
 template <class Read>
 auto read_json(std::string_view text, const char* schema, const Read& read) {
   try {
@@ -105,7 +105,7 @@ uint32_t crc_of(const std::string& text) {
   return crc;
 }
 
-/// Holds tensors of one kind, in the order of the files that they are cut into.
+/// Holds tensors of one kind, in the order in which they fill files.
 struct Kind {
   std::string name;  // "model"
   std::vector<PlacedTensor*> tensors;
@@ -113,7 +113,7 @@ struct Kind {
 
 int64_t bytes_of(const PlacedTensor& tensor) { return tensor.numel() * kElementBytes; }
 
-/// Returns the end of the tensors, from `first` on, that one file takes.
+/// Returns the end of the tensors, from `first` on, that fit into one file.
 size_t files_end(const std::vector<PlacedTensor*>& tensors, size_t first, int64_t most_bytes) {
   int64_t bytes = bytes_of(*tensors[first]);
   size_t end = first + 1;
@@ -123,7 +123,7 @@ size_t files_end(const std::vector<PlacedTensor*>& tensors, size_t first, int64_
   return end;
 }
 
-/// Adds one file of these tensors, and records in each where it lies.
+/// Adds one file with these tensors, and records where each tensor is.
 void add_file(FileLayout& layout, std::span<PlacedTensor* const> placed) {
   std::vector<models::SafetensorsTensor> tensors;
   for (const PlacedTensor* tensor : placed)

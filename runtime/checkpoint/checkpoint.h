@@ -1,4 +1,4 @@
-// Defines a checkpoint as plain data. checkpoint_store.h says where it lies.
+// Defines a checkpoint as plain data. checkpoint_store.h says where checkpoints are kept.
 //
 //   step-00000938/ model-00001-of-00001.safetensors      weights, F32, by PyTorch's names
 //                  optimizer-00001-of-00001.safetensors  moments: "head.weight.exp_avg", ...
@@ -7,10 +7,10 @@
 //                  manifest.json                         size and CRC-32C of all others; made last
 //
 // [Note: files do not depend on ranks]
-// Tensors are complete, and lie where the model alone says: a file is laid out before anything is
-// written, and every rank writes the ranges that it holds where they belong. So nothing is sent
-// from rank to rank, all write at once, and the same state gives the same bytes on any number of
-// ranks. Where several ranks hold a range, each writes a part of it.
+// Tensors are complete, and their places depend only on the model: a file is laid out before
+// anything is written, and every rank writes the ranges that it holds where they belong. So ranks
+// send each other nothing, all write at once, and the same state gives the same bytes on any number
+// of ranks. If several ranks hold a range, each writes a part of that range.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@
 
 namespace shardlens::runtime {
 
-/// Losses that were added up and not reported yet.
+/// Losses that were added up but not reported yet.
 struct LossSum {
   double sum = 0;
   int64_t batches = 0;
@@ -54,8 +54,8 @@ struct LossScaleState {
 struct CheckpointState {
   int64_t step = 0;            // steps done
   int64_t epoch = 0;           // whole epochs done
-  int64_t epoch_samples = 0;   // taken of the epoch after them, by all ranks
-  double optimizer_steps = 0;  // fewer than steps where gradients overflowed
+  int64_t epoch_samples = 0;   // samples of the next epoch that all ranks have taken
+  double optimizer_steps = 0;  // fewer than steps if gradients overflowed
   std::optional<LossScaleState> loss_scale{};
   std::string configuration{};            // planner::run_identity of the run
   std::optional<double> train_loss{};     // of the last whole epoch, or of this one so far
@@ -98,13 +98,13 @@ struct FileLayout {
   int64_t bytes() const;
 };
 
-/// Returns the files of a checkpoint. `moments` holds, by parameter, the names that PyTorch gives
-/// to what the optimizer keeps beside it. A file exceeds `most_file_bytes` only if one tensor does.
+/// Returns the files of a checkpoint. `moments` holds, by parameter, PyTorch's names of the moments
+/// that the optimizer keeps. A file exceeds `most_file_bytes` only if a single tensor does.
 FileLayout checkpoint_layout(const models::ModelSpec& spec,
                              const std::vector<std::vector<std::string>>& moments,
                              int64_t most_file_bytes = int64_t{4} << 30);
 
-/// Returns the layout of a model alone, in one file: model.safetensors.
+/// Returns the layout of only the model, in one file: model.safetensors.
 FileLayout model_layout(const models::ModelSpec& spec);
 
 /// Returns the text of model.safetensors.index.json, which says which file has which weight.
@@ -121,8 +121,8 @@ struct ManifestFile {
 /// True if the file holds tensors. All other files of a checkpoint are small.
 bool holds_tensors(const ManifestFile& file);
 
-/// Returns what to say of a file whose checksum is now `found`, or nothing if the file is as it
-/// was written.
+/// Returns the fault of a file whose checksum is now `found`, or nothing if the file is as it was
+/// written.
 Problem checksum_fault(const ManifestFile& written, uint32_t found);
 
 struct Manifest {

@@ -44,7 +44,7 @@ constexpr const char* kUsage =
 
 bool has_manifest(const fs::path& folder) { return fs::exists(folder / "manifest.json"); }
 
-/// Returns the folders at or under `folder` that are checkpoints, or claim to be; the oldest first.
+/// Returns the folders at or under `folder` that are, or claim to be, checkpoints; oldest first.
 std::vector<fs::path> candidates(const fs::path& folder) {
   if (has_manifest(folder) || step_of(folder)) return {folder};
   std::vector<fs::path> found;
@@ -136,8 +136,7 @@ std::string report_text(const CheckpointReader& reader) {
   return text;
 }
 
-/// Exports a checkpoint. `words` stand behind "export": one folder, and targets each with its
-/// value.
+/// Exports a checkpoint. `words` follow "export": one folder, and targets, each with its value.
 std::string export_words(const std::vector<std::string>& words) {
   ExportTargets targets;
   const std::map<std::string, std::string*> flags = {{"--dcp", &targets.dcp},

@@ -1,4 +1,4 @@
-// Implements `shardlens checkpoint`: it says of files on the disk whether they are whole and what
+// Implements `shardlens checkpoint`: reports whether checkpoints on the disk are whole and what
 // they hold, and converts them to PyTorch's formats and back.
 #pragma once
 
@@ -12,7 +12,7 @@ struct CheckpointOutcome {
   int exit_code = 0;  // 1: something is damaged
 };
 
-/// Runs `shardlens checkpoint` with the arguments behind it: verify DIR, inspect DIR [--json],
+/// Runs `shardlens checkpoint` with its arguments: verify DIR, inspect DIR [--json],
 /// export DIR with what to write, import SOURCE. DIR is a checkpoint, a run, or a run's folder of
 /// checkpoints or model. Throws std::invalid_argument for wrong use, std::runtime_error for what
 /// cannot be read or written.

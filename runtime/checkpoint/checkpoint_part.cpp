@@ -28,7 +28,7 @@ std::vector<FileRange> with_headers(const Part& part) {
 std::vector<std::vector<FileRange>> ranges_by_file(const Part& part) {
   std::vector<std::vector<FileRange>> files(part.layout.files.size());
   for (const FileRange& range : with_headers(part)) {
-    check(range.file >= 0 && range.offset_bytes >= 0, "a part writes before the begin of a file");
+    check(range.file >= 0 && range.offset_bytes >= 0, "a part writes before a file's start");
     if (!range.data.empty()) files.at(static_cast<size_t>(range.file)).push_back(range);
   }
   for (std::vector<FileRange>& ranges : files) {
@@ -68,7 +68,7 @@ void write_part(const Part& part) {
   make_folders(part.folder);
   const std::vector<std::vector<FileRange>> files = ranges_by_file(part);
   Receipt receipt{.ranges = {}, .progress = part.progress};
-  // Each rank begins with another file, since writes to one file wait for each other.
+  // Each rank begins with a different file, since writes to one file wait for each other.
   for (size_t i = 0; i < files.size(); ++i) {
     const size_t file = (i + static_cast<size_t>(part.rank)) % files.size();
     if (files[file].empty()) continue;

@@ -94,7 +94,7 @@ void CheckpointReader::read_at(size_t file, int64_t offset_bytes, std::span<std:
   read_.push_back(range);
 }
 
-/// Reads the headers, which are in front of the tensors.
+/// Reads the headers, which precede the tensors.
 void CheckpointReader::read_headers() {
   for (size_t file = 0; file < files_.size(); ++file) {
     const auto& tensors = files_[file].tensors();
@@ -116,7 +116,7 @@ void CheckpointReader::verify(const ReadingRank& reading) {
     read.insert(read.end(), receipt.ranges.begin(), receipt.ranges.end());
   }
   std::filesystem::remove(reading.folder);
-  // Ranks that keep copies of each other have read the same ranges.
+  // Ranks that hold equal copies have read the same ranges.
   std::ranges::sort(read);
   read.erase(std::unique(read.begin(), read.end()), read.end());
   const std::vector<JoinedRanges> joined = join(std::move(read), files_.size());

@@ -1,9 +1,9 @@
-// Opens a published checkpoint: its state, and its tensors, as mapped bytes or to be copied.
+// Opens a published checkpoint: its state, and its tensors, mapped or copied.
 //
 // [Note: verified while it is read]
-// A checkpoint of many GB should pass through memory once. The ranks of a run that goes on sum up
-// what they copy; whatever their number, together they copy every tensor, so rank 0 can put the
-// checksums of the files together from theirs (receipts.h) before it lets any rank take a step.
+// A checkpoint of many GB should pass through memory once. When a run resumes, its ranks compute
+// checksums of what they copy; however many they are, together they copy every tensor, so rank 0
+// can combine their checksums into those of the files (receipts.h) before any rank takes a step.
 #pragma once
 
 #include <filesystem>
@@ -19,7 +19,7 @@
 
 namespace shardlens::runtime {
 
-/// Describes one of the ranks that read a checkpoint at once.
+/// Describes one of the ranks that read a checkpoint together.
 struct ReadingRank {
   int rank = 0;
   int world_size = 1;
@@ -35,7 +35,7 @@ class CheckpointReader {
 
   const std::filesystem::path& folder() const { return folder_; }
   const Manifest& manifest() const { return manifest_; }
-  /// Returns where training stood; empty for a model alone.
+  /// Returns where training stood; empty if the folder holds only a model.
   const std::optional<CheckpointState>& state() const { return state_; }
   const std::vector<models::SafetensorsFile>& files() const { return files_; }
 
@@ -46,13 +46,13 @@ class CheckpointReader {
   /// damaged, if they cannot be read.
   void read(std::string_view tensor, int64_t begin_bytes, std::span<std::byte> into);
 
-  /// Checks the checksums of all that the ranks have read. A rank calls it once it has read its
-  /// part. On rank 0 it returns when the parts of all ranks have made up the files that were
-  /// written, and throws Failure, damaged, if they do not. On other ranks it returns at once.
+  /// Checks the checksums of everything that the ranks have read. A rank calls it after reading its
+  /// part. On rank 0 it returns when the parts of all ranks make up the files that were written,
+  /// and throws Failure, damaged, if they do not. On other ranks it returns at once.
   void verify(const ReadingRank& reading);
 
-  /// Throws std::invalid_argument naming the first tensor that is missing, or has another shape or
-  /// dtype than `wanted` says: the checkpoint is then of another model.
+  /// Throws std::invalid_argument naming the first tensor that is missing, or differs in shape or
+  /// dtype from `wanted`: then the checkpoint belongs to another model.
   void expect(const FileLayout& wanted) const;
 
  private:

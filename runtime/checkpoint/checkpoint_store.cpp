@@ -41,7 +41,7 @@ std::string_view without_generation(std::string_view name) {
 }
 
 /// Returns what follows the prefix in the name of an unfinished folder, "step-00000938-g4" for
-/// example; nothing for a name of another kind.
+/// example; nothing for any other name.
 std::optional<std::string> unfinished_name(std::string_view name) {
   for (const std::string_view prefix : {kTemporary, kRemoved, kRead}) {
     if (name.starts_with(prefix)) return std::string(name.substr(prefix.size()));
@@ -49,7 +49,7 @@ std::optional<std::string> unfinished_name(std::string_view name) {
   return std::nullopt;
 }
 
-/// True if the folder is a checkpoint of ours, and holds no files of others.
+/// True if the folder is one of our checkpoints, and holds no other files.
 bool may_be_removed(const fs::path& folder) {
   std::set<std::string> own = {kManifest};
   try {
@@ -138,7 +138,7 @@ void CheckpointStore::publish(int64_t step) const {
   const fs::path path = folder_ / name_of(step);
   if (fs::exists(path)) set_aside({path, step});
   rename_durably(unfinished_folder(step), path);
-  sync_folder(folder_.parent_path());  // the parent may have got this folder just now
+  sync_folder(folder_.parent_path());  // the parent may have received this folder just now
   tell_latest(step);
 }
 
@@ -154,7 +154,7 @@ void CheckpointStore::prune(const planner::Checkpointing& wanted, int64_t latest
     const double score = score_of(checkpoint, wanted.by);
     others.emplace_back(score, std::move(checkpoint));
   }
-  // If scores are equal, the newer checkpoint is better.
+  // If scores are equal, the newer checkpoint wins.
   std::ranges::stable_sort(others, [](const auto& a, const auto& b) {
     return std::pair(a.first, a.second.step) > std::pair(b.first, b.second.step);
   });
@@ -163,7 +163,7 @@ void CheckpointStore::prune(const planner::Checkpointing& wanted, int64_t latest
   }
 }
 
-/// The folder loses its name first, so that a half-removed one does not look like a damaged one.
+/// Renames the folder first, so that a half-removed checkpoint does not look like a damaged one.
 void CheckpointStore::remove(const StoredCheckpoint& checkpoint) const {
   remove_aside(checkpoint.path, folder_ / (kRemoved + name_of(checkpoint.step)));
 }

@@ -27,7 +27,7 @@ ManifestFile add_text(const fs::path& folder, const std::string& name, const std
           .crc32c = crc32c(std::as_bytes(std::span(text)))};
 }
 
-/// Writes the model as torch.save does. Returns nothing if it is too large for one archive.
+/// Writes the model as torch.save does. Returns nothing if the model is too large for one archive.
 std::optional<ManifestFile> add_torch_file(const fs::path& folder, const FileLayout& layout) {
   constexpr int64_t kMostBytes = int64_t{models::kMostTorchFileBytes} / 2;  // far from any limit
   if (layout.bytes() > kMostBytes) return std::nullopt;
@@ -41,7 +41,7 @@ std::optional<ManifestFile> add_torch_file(const fs::path& folder, const FileLay
   return measure_file(path);
 }
 
-/// Returns the mean loss of the batches so far, or nothing if a rank has none.
+/// Returns the mean loss of the batches so far, or nothing if a rank had no batch.
 std::optional<double> mean_epoch_loss(const std::vector<RankProgress>& ranks) {
   double sum = 0;
   for (const RankProgress& rank : ranks) {

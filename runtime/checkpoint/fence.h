@@ -3,11 +3,12 @@
 // restart and continued, or on a host that was cut off) finds another number there and ends.
 //
 // [Note: fencing]
-// Whoever begins a generation writes its number durably first, then removes what the one before has
-// left unfinished. Unfinished folders bear their generation in their name, so an old rank cannot
-// write into a new one's. An old rank looks at the number before it publishes. If the next
-// generation begins between this look and the rename, either the rename still finds the folder,
-// which is whole, or it fails, since the folder bears another name before any of it is removed.
+// The process that begins a generation first writes its number durably, then removes what the
+// previous generation has left unfinished. Unfinished folders have their generation in their name,
+// so an old rank cannot write into a newer folder. An old rank reads the number before it
+// publishes. If the next generation begins between this read and the rename, either the rename
+// still finds the folder, which is whole, or it fails, since the folder is renamed before any file
+// in it is removed.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,7 @@ namespace shardlens::runtime {
 
 class Fence {
  public:
-  /// Makes a fence that lets everything pass, for files that only one attempt ever writes.
+  /// Makes a fence that lets all writes pass, for files that only one attempt ever writes.
   Fence() = default;
 
   /// Begins the next generation of a run, and returns its fence. `run` is the run's folder. Throws
@@ -28,9 +29,9 @@ class Fence {
   /// Returns the fence of an attempt that another process has begun.
   static Fence adopt(const std::filesystem::path& run, int64_t generation);
 
-  /// Counts from 1 on; 0 means that there is no run.
+  /// Counts from 1; 0 means that there is no run.
   int64_t generation() const { return generation_; }
-  /// Returns what names of unfinished folders end with: "-g3", or "" if there is no generation.
+  /// Returns the ending of names of unfinished folders: "-g3", or "" if there is no generation.
   std::string suffix() const;
   /// Throws Failure, overtaken, if a newer generation has begun.
   void check() const;

@@ -32,7 +32,7 @@ int64_t generation_of(const fs::path& folder) {
 /// Returns the file that a killed rank has left beside its recording (profiler/file/writer.h).
 fs::path open_part_of(const fs::path& recording) { return recording.string() + ".open"; }
 
-/// Moves a file, first under a name of the attempt's, so that two hosts can do it at once.
+/// Moves a file, first under a name with the attempt's number, so that two hosts can do it at once.
 void move_file(const fs::path& from, const fs::path& to) {
   const fs::path temporary = to.string() + "." + from.parent_path().filename().string();
   copy_durably(from, temporary);
@@ -88,7 +88,7 @@ std::vector<std::string> LocalRecordings::collect_left() const {
   return lines;
 }
 
-/// Returns the recordings that earlier attempts have left, the oldest attempt's first.
+/// Returns the recordings that earlier attempts have left, the oldest attempt first.
 std::vector<fs::path> LocalRecordings::left_recordings() const {
   std::error_code missing;
   std::vector<std::pair<int64_t, fs::path>> found;
@@ -110,7 +110,7 @@ void LocalRecordings::move(const fs::path& file) const {
   const bool was_killed = fs::exists(open_part_of(file));
   if (was_killed) move_file(open_part_of(file), open_part_of(to));
   move_file(file, to);
-  if (!was_killed) fs::remove(open_part_of(to));  // it belongs to the recording that was there
+  if (!was_killed) fs::remove(open_part_of(to));  // it belongs to the replaced recording
   drop(file);
 }
 

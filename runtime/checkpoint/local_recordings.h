@@ -1,8 +1,8 @@
 // Keeps recordings that ranks make on a disk of their own host (--profile-dir), and moves them into
-// the run's folder when the ranks have ended. If the ranks were killed with all that could have
-// moved the recordings, these wait there for the run's next attempt on that host.
+// the run's folder when the ranks have ended. If the ranks were killed together with every process
+// that could have moved them, the recordings stay for the run's next attempt on that host.
 //
-//   DIR/NAME-ID/g3/rank0.slp   of attempt 3; ID is the run's, so that no other of its name has it
+//   DIR/NAME-ID/g3/rank0.slp   of attempt 3; ID is the run's, so no other run of that name uses it
 #pragma once
 
 #include <filesystem>
@@ -26,13 +26,13 @@ class LocalRecordings {
   /// Returns the file in which a rank of this attempt records. Its folder may be missing.
   std::filesystem::path file(int rank) const;
 
-  /// Moves the rank's recording into the run, if there is one. Throws Failure; the recording is
-  /// then where it was.
+  /// Moves the rank's recording into the run, if there is one. Throws Failure; then the recording
+  /// stays where it was.
   void collect(int rank) const;
 
-  /// Moves what attempts before this one have left, unless the run has something newer of the rank.
-  /// One process a host calls it, before this attempt's ranks record. Returns lines for the user,
-  /// also if the disk fails.
+  /// Moves recordings that earlier attempts have left, unless the run has a newer one of the rank.
+  /// One process per host calls this, before this attempt's ranks record. Returns lines for the
+  /// user, even if the disk fails.
   std::vector<std::string> collect_left() const;
 
  private:

@@ -22,8 +22,8 @@ constexpr int64_t kMeasuredChunkBytes = int64_t{4}
 constexpr int64_t kPieceBytes = kCrc32cPieceBytes;
 constexpr int64_t kMostThreads = 8;
 
-/// Computes the checksums of all chunks. Several threads read, since one would wait for the disk
-/// and for its own arithmetic in turn.
+/// Computes the checksums of all chunks. Several threads read, since a single thread would
+/// alternate between waiting for the disk and computing.
 class Chunks {
  public:
   Chunks(const InputFile& file, int64_t bytes)

@@ -1,4 +1,4 @@
-// The size and checksum of a file, by which a checkpoint's files are verified.
+// Measures the size and checksum of a file, which verify a checkpoint's files.
 #pragma once
 
 #include <filesystem>

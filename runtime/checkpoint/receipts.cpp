@@ -66,7 +66,7 @@ void wait_for_receipt(const fs::path& folder, int rank, const std::string& name,
 
 }  // namespace
 
-/// Writes a receipt. Only a living rank 0 reads it, so it is not synced. Once it exists, rank 0 may
+/// Writes a receipt. Only a live rank 0 reads it, so it is not synced. Once it exists, rank 0 may
 /// rename the folder, so the rank must not touch the folder after that.
 void leave_receipt(const fs::path& folder, int rank, const Receipt& receipt) {
   for (const SummedRange& range : receipt.ranges) {

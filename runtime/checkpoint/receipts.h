@@ -1,8 +1,8 @@
-// Tells rank 0 what all ranks have written to a set of files, or read of them.
+// Tells rank 0 what all ranks have written to, or read from, a set of files.
 //
-// Ranks meet in a folder alone: each leaves a receipt, "part-3.json", when it has done its part,
-// and rank 0 waits for all of them. No collective is needed, so a thread beside the training can do
-// this. Receipts say where each range lies and what its checksum is. From them rank 0 computes the
+// Ranks meet only in a folder: each leaves a receipt, "part-3.json", when it has done its part, and
+// rank 0 waits for all of them. No collective is needed, so a thread beside the training can do
+// this. Receipts say where each range is and what its checksum is. From them rank 0 computes the
 // checksums of whole files, and finds out if a byte was left out or written twice.
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace shardlens::runtime {
 
-/// Describes a run of bytes of one file, with its checksum.
+/// Describes a range of bytes in one file, with its checksum.
 struct SummedRange {
   int file = 0;  // index into the set
   int64_t offset_bytes = 0;
@@ -35,7 +35,7 @@ struct Receipt {
 /// Says how long to wait for the others.
 struct Patience {
   std::chrono::nanoseconds deadline{};    // for each rank
-  std::function<bool()> is_stopped = {};  // the group ends, so stop waiting; may be empty
+  std::function<bool()> is_stopped = {};  // true if the group ends, so stop waiting; may be empty
 };
 
 /// Writes a rank's receipt, the last thing that it does in the folder. Throws Failure if the disk
@@ -43,14 +43,13 @@ struct Patience {
 void leave_receipt(const std::filesystem::path& folder, int rank, const Receipt& receipt);
 
 /// Returns the receipts of all ranks, and removes them. `name` is the set's name, for errors;
-/// `done`, "written" or "read", says what a rank has not done that left none in time. Throws
+/// `done`, "written" or "read", names what a rank failed to do if its receipt is late. Throws
 /// Failure, hung, for such a rank.
 std::vector<Receipt> take_receipts(const std::filesystem::path& folder, int world_size,
                                    const std::string& name, const std::string& done,
                                    const Patience& patience);
 
-/// Holds what the ranges make up from a file's first byte to the first byte that they leave out, or
-/// have twice.
+/// Holds the size and checksum of a file's prefix that the ranges cover without gap or overlap.
 struct JoinedRanges {
   int64_t bytes = 0;
   uint32_t crc32c = 0;

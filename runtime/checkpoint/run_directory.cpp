@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Lists what a run writes: `--fresh` removes these, checkpoints and model, and no other files.
+/// Lists what a run writes: `--fresh` removes only these, the checkpoints and the model.
 constexpr std::array kOwnFiles = {
     "config.json", "result.json", "metrics.jsonl", "events.jsonl", "logs", "profiles", ".id"};
 
@@ -68,8 +68,7 @@ planner::Config read_config(const fs::path& path) {
   return config;
 }
 
-/// Returns the lines of metrics up to a step. The last line of a run that was killed may be half a
-/// line.
+/// Returns the lines of metrics up to a step. The last line of a killed run may be incomplete.
 std::string lines_until(const std::string& metrics, int64_t step) {
   std::istringstream lines(metrics);
   std::string kept;
@@ -112,8 +111,8 @@ bool is_live(const fs::path& path) {
   return live;
 }
 
-/// Refuses what stands under the name already, unless --fresh may replace it. Returns true if it is
-/// an unfinished run that may go on.
+/// Refuses what already exists under the name, unless --fresh may replace it. Returns true if it is
+/// an unfinished run that may resume.
 bool is_unfinished_run(const fs::path& path, const planner::Config& config) {
   if (fs::is_directory(path) && fs::is_empty(path)) return false;
   if (!fs::exists(path / "config.json")) {
@@ -130,7 +129,7 @@ bool is_unfinished_run(const fs::path& path, const planner::Config& config) {
   return true;
 }
 
-/// Holds the folders that open() has made, and removes them unless all of it succeeded.
+/// Holds the folders that open() has made, and removes them unless all steps succeeded.
 class MadeFolders {
  public:
   void folders(const fs::path& path) {
@@ -157,8 +156,8 @@ class MadeFolders {
   std::vector<fs::path> made_;
 };
 
-/// Returns the configuration that the run keeps: with its real name and paths that mean the same
-/// from any folder, and without the wish to start over, which was meant once.
+/// Returns the configuration that the run keeps: with its real name, with paths that are valid from
+/// any folder, and without --fresh, which was meant only once.
 planner::Config kept_config(const planner::Config& given, const fs::path& path) {
   planner::Config config = planner::with_absolute_inputs(given);
   const auto absolute = [](const std::string& folder) {

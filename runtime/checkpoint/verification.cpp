@@ -53,9 +53,9 @@ void check_folder(const fs::path& folder, Look look) {
                   file.string(), why));
 }
 
-/// True if the manifest belongs to another kind of program. Files of that name belong to programs
-/// of many kinds. Ours says what it is and lists files, so that no single damaged byte makes it
-/// another program's.
+/// True if the manifest belongs to another kind of program: many kinds use a file of that name.
+/// Ours has a schema and lists files, so no single damaged byte makes it look like another
+/// program's.
 bool is_of_others(const fs::path& manifest) {
   const auto json = find_json(read_whole_file(manifest));
   return json && !json->contains("schema") && !json->contains("files");
@@ -133,7 +133,7 @@ Problem fault_of(const fs::path& folder, Look look) {
 Problem why_unverified(const fs::path& weights) {
   if (!fs::exists(weights)) return std::nullopt;
   const bool is_folder = fs::is_directory(weights);
-  // A link may lie elsewhere than the file that was written.
+  // A link may be in another folder than the file that was written.
   const bool is_beside = fs::exists(weights.parent_path() / kManifest);
   const fs::path path = is_folder || is_beside ? weights : fs::canonical(weights);
   const fs::path folder = is_folder ? path : path.parent_path();

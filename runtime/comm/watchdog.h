@@ -1,7 +1,7 @@
 // Watches operations that a communicator has handed to a device. No other host thread waits for
-// them, so a thread here does: every 10 ms it looks at the oldest unfinished one. Past the deadline,
-// on an error of the transport or when the abort note is raised, it keeps the reason, raises the
-// note for all other ranks and stops the transport.
+// them, so a thread here does: every 10 ms it looks at the oldest unfinished one. Past the
+// deadline, on an error of the transport or when the abort note is raised, it keeps the reason,
+// raises the note for all other ranks and stops the transport.
 //
 // Standard library only. [Note: one failure] The reason is kept before the transport is stopped,
 // so code that sees an operation end because of the stop also sees the reason, by check().

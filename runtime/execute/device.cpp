@@ -23,7 +23,7 @@
 #include "profiler/null_device/null_device.h"
 #include "profiler/recorder/recorder.h"
 
-// Returns LibTorch's version. It is the one call that does; the header of it includes much else.
+// Returns LibTorch's version. No other call does; this call's header includes much else.
 extern "C" uint64_t aoti_torch_abi_version();
 
 namespace shardlens::runtime {
@@ -98,7 +98,7 @@ c10::Device open_device(const Device& device, int index) {
   const c10::Device opened(c10::kCUDA, static_cast<c10::DeviceIndex>(index));
   at::globalContext().lazyInitDevice(c10::kCUDA);
   c10::cuda::set_device(opened.index());
-  // cuDNN's choice of kernels is not known before launch, so its memory could not be predicted.
+  // cuDNN's choice of kernels is unknown before launch, so its memory could not be predicted.
   at::globalContext().setSDPUseCuDNN(false);
   return opened;
 }
@@ -154,8 +154,8 @@ void keep_backward_on_this_thread() {
 std::optional<MemoryPeak> memory_peak(const c10::Device& device) {
   if (!device.is_cuda()) return std::nullopt;
   const auto stats = allocator::getDeviceStats(device.index());
-  // We use no block on a stream other than its own (streams.h), so the allocator never holds a
-  // freed block back.
+  // We use no block on a stream other than its own (streams.h), so the allocator never holds back
+  // a freed block.
   check(stats.active_bytes[kAll].peak == stats.allocated_bytes[kAll].peak,
         "the allocator delayed a free");
   return MemoryPeak{.allocated_bytes = stats.allocated_bytes[kAll].peak,

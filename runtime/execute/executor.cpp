@@ -15,7 +15,7 @@ using planner::Schedule;
 
 namespace {
 
-/// Returns, by place in the list, true if an action on another stream waits for the action there.
+/// Returns, by position in the list, true if an action on another stream waits for that action.
 std::vector<bool> awaited_in(const Schedule& schedule) {
   const planner::Repetition& repetition = schedule.repetition;
   std::vector<bool> awaited(schedule.actions.size());
@@ -71,7 +71,7 @@ bool Executor::begin_pass(bool is_new) {
   if (is_new) awaited_ = awaited_in(schedule());
   issued_.clear();
   streams_.begin(schedule().actions.size());
-  // Each recorder knows only the labels that it gave.
+  // Each recorder knows only the labels that it assigned.
   profiler::Recorder* const active = profiler::Recorder::active();
   return std::exchange(recorder_, active) != active || is_new;
 }
@@ -132,8 +132,8 @@ void Executor::do_on_stream(const Action& action, HostQueue::Work work) {
   });
 }
 
-/// Waits for the action and for earlier ones, because a communicator's tickets are waited for in
-/// the order of issue.
+/// Waits for the action and for earlier ones, because a communicator's tickets must be waited for
+/// in the order of issue.
 void Executor::complete(int id) {
   const auto found = std::find_if(issued_.begin(), issued_.end(),
                                   [&](const IssuedCollective& one) { return one.action == id; });

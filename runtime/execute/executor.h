@@ -2,13 +2,13 @@
 // The functions that compute are in executor_compute.cpp, those that move and apply parameters and
 // gradients in executor_state.cpp.
 //
-// An action that is done in several rounds has one event, recorded anew in each. So a wait for an
+// An action that is done in several rounds has one event, recorded again in each. So a wait for an
 // earlier round may become a wait for a later one, which has been enqueued by then as well.
 //
-// One thread enqueues everything. An action's waits are enforced twice: its stream waits for theirs
-// (streams.h), and the host waits for a collective that its communicator does on the host. What the
-// schedule gives to the host is posted to a thread that does it (host_queue.h), and that thread
-// enforces the action's waits for the device.
+// One thread enqueues everything. An action's waits are enforced twice: its stream waits for other
+// streams (streams.h), and the host waits for a collective whose communicator works on the host.
+// Actions that the schedule gives to the host are posted to a thread of their own (host_queue.h),
+// which enforces their waits for the device.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -49,16 +49,16 @@ ExecutorOptions executor_options(const planner::Config& config);
 
 class Executor : public planner::Interpreter<Executor, AtenStepOps> {
  public:
-  /// Learns the id of each action before the action runs.
+  /// Receives the id of each action before the action runs.
   using Observer = std::function<void(int action)>;
 
-  /// Refers to its arguments, which must outlive the executor.
+  /// Keeps references to its arguments, which must outlive the executor.
   Executor(const models::ModelSpec& spec, RankState& state, Streams& streams, Channels channels,
            const ExecutorOptions& options);
 
   /// Runs a training step or an evaluation pass, for batches on the rank's device. The schedule
-  /// must be one that the state was made for, or the evaluation pass beside it, and outlive the
-  /// next run. Throws CommunicationError if peers are lost.
+  /// must be one that the state was made for, or that schedule's evaluation pass, and must outlive
+  /// the next run. Throws CommunicationError if peers are lost.
   void run(const planner::Schedule& schedule, int64_t step, const BatchLoader& load_batch);
 
   void observe(Observer observer) { observer_ = std::move(observer); }
@@ -68,7 +68,7 @@ class Executor : public planner::Interpreter<Executor, AtenStepOps> {
  private:
   friend Interpreter;
 
-  /// Names a collective that is under way.
+  /// Identifies a collective in flight.
   struct IssuedCollective {
     int action = -1;
     Communicator* communicator = nullptr;
@@ -121,15 +121,15 @@ class Executor : public planner::Interpreter<Executor, AtenStepOps> {
   Observer observer_;
   NullInspection* inspection_ = nullptr;
   profiler::Recorder* recorder_ = nullptr;  // while it is active
-  profiler::Space space_{};                 // where the rank's tensors lie
+  profiler::Space space_{};                 // where the rank's tensors are
 
   // These hold the state of one run.
   profiler::Scope* scope_ = nullptr;
   int64_t step_ = 0;
-  std::vector<bool> awaited_;             // by place in the list: another stream waits for it
-  std::vector<IssuedCollective> issued_;  // in this order, until they were waited for
+  std::vector<bool> awaited_;             // by position in the list: another stream waits for it
+  std::vector<IssuedCollective> issued_;  // in order of issue, until waited for
   std::exception_ptr failure_;            // thrown inside autograd
-  HostQueue host_;                        // the last: its work uses all others
+  HostQueue host_;                        // last: its work uses all members above
 };
 
 }  // namespace shardlens::runtime

@@ -1,4 +1,4 @@
-// Defines what the interpreter asks for to compute: units, backward, the loss.
+// Defines what the interpreter needs for computing: units, backward, the loss.
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function_hook.h>
@@ -71,12 +71,12 @@ void Executor::run_backward(const torch::autograd::Edge& output, at::Tensor grad
   }
 }
 
-/// Returns a gradient's range of the reduce slot, if it may be computed there.
+/// Returns a gradient's range of the reduce slot, if the gradient may be computed there.
 at::Tensor Executor::place_for(const at::Tensor& weight) {
   const std::optional<int> parameter = state_.find_weight(weight);
   const int slot = parameter ? slot_for(*parameter) : -1;
   if (slot < 0) return {};
-  // A tensor of its own, since autograd takes only unshared ones.
+  // This is a new tensor, since autograd takes only unshared ones.
   return state_.gradient(*parameter, slot).detach();
 }
 

@@ -14,7 +14,7 @@ using planner::Bucket;
 
 namespace {
 
-/// Starts a copy, while the host goes on. Without a device it copies at once.
+/// Starts a copy and lets the host continue. Without a device it copies at once.
 void start_copy(const at::Tensor& to, const at::Tensor& from) {
   to.copy_(from, /*non_blocking=*/true);
 }
@@ -130,7 +130,7 @@ void Executor::all_reduce(const Action& action) {
   const planner::Slot& slot = schedule().slot(slot_index);
   const int64_t used_bytes = schedule().used_bytes(action, slot_index);
   check(used_bytes <= slot.bytes && used_bytes % bytes_of(slot.dtype) == 0,
-        "a reduction takes more than its slot has");
+        "a reduction needs more than its slot has");
   const int64_t numel = used_bytes / bytes_of(slot.dtype);
   void* const data = action.group < 0
                          ? state_.slot(slot_index).data_ptr()

@@ -18,7 +18,7 @@ using planner::ActionKind;
 using planner::Bucket;
 using planner::Schedule;
 
-/// Follows the allocator. LibTorch keeps trackers for ever, so one is attached for the life of the
+/// Follows the allocator. LibTorch keeps trackers forever, so one is attached for the life of the
 /// process.
 void follow_allocator(profiler::NullChecks& checks) {
   using c10::cuda::CUDACachingAllocator::TraceEntry;

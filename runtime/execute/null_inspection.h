@@ -1,8 +1,8 @@
 // Checks a rank's passes on a null device (SHARDLENS_NULL_CHECK=1): that every use of a slot or of
 // the rank's state is ordered by a wait, and that NCCL was called as the schedule says.
 //
-// The stubs see the memory of copies, collectives and allocations. Uses by kernels are declared
-// here, action by action, as the schedule has them.
+// The stubs see the memory of copies, collectives and allocations. What kernels use is declared
+// here, action by action, as the schedule says.
 #pragma once
 
 #include <string>
@@ -22,12 +22,12 @@ class NullInspection {
   NullInspection(profiler::NullChecks& checks, RankState& state, const Streams& streams,
                  bool by_nccl);
 
-  /// Is called when the action is about to be enqueued, after its waits.
+  /// Call this when the action is about to be enqueued, after its waits.
   void enter(const planner::Schedule& schedule, int64_t step, int action);
-  /// Compares NCCL's calls since the last pass with those that the schedule has.
+  /// Compares NCCL's calls since the last pass with the schedule's.
   void end_pass(const planner::Schedule& schedule);
 
-  /// Returns the faults, one line each; none twice.
+  /// Returns the faults, one line each, without repeats.
   std::vector<std::string> take_faults();
 
  private:

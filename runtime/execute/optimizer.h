@@ -1,4 +1,4 @@
-// Applies a gradient to a bucket: one fused call of LibTorch's, whatever the optimizer.
+// Applies a gradient to a bucket: one fused LibTorch call for every optimizer.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,11 +13,11 @@ namespace shardlens::runtime {
 /// Holds this rank's range of one bucket: each 1D of the same length, master and moments fp32.
 struct BucketState {
   at::Tensor master;
-  std::vector<at::Tensor> moments;  // see moments_of; none where the bucket is frozen
-  // These two differ under offload. Without it, or if a dtype is the same, each is the same tensor
-  // as the one before it.
+  std::vector<at::Tensor> moments;  // see moments_of; empty if the bucket is frozen
+  // These two differ under offload. Without offload, or if the dtype is the same, each is the same
+  // tensor as the one before it.
   at::Tensor cast;        // beside the master, in the parameters' dtype
-  at::Tensor parameters;  // what gathers take: the cast, or a copy of it on the device
+  at::Tensor parameters;  // what gathers take: the cast, or its copy on the device
 };
 
 using StepScalars = planner::StepScalars<at::Tensor>;

@@ -1,4 +1,4 @@
-// Allocates pinned host memory, which a device copies from and to while the host goes on.
+// Allocates pinned host memory, which a device can copy from and to while the host continues.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,7 +14,7 @@ namespace shardlens::runtime {
 class PinnedMemory {
  public:
   /// Takes memory for tensors of `total_bytes` in all, each rounded up. Throws c10::Error if the
-  /// host has too little.
+  /// host has too little memory.
   PinnedMemory(profiler::Category category, std::string label, int64_t total_bytes);
 
   /// Returns a tensor of zeros, 1D.

@@ -40,15 +40,15 @@ void point(const at::Tensor& tensor, at::DataPtr memory, size_t bytes) {
   storage->set_nbytes(bytes);
 }
 
-/// Returns the dtype of a slot's elements: bytes for parameters, because several dtypes may lie in
-/// one slot.
+/// Returns the dtype of a slot's elements: bytes for parameters, because one slot may hold several
+/// dtypes.
 at::ScalarType element_of(const planner::Slot& slot) {
   const bool holds_parameters =
       slot.kind == planner::SlotKind::unsharded || slot.kind == planner::SlotKind::kept_shard;
   return holds_parameters ? at::kByte : scalar_type(slot.dtype);
 }
 
-/// Returns the gaps between a bucket's parameters and behind them, in a slot that holds the bucket.
+/// Returns the gaps between a bucket's parameters, and after the last, in a slot that holds them.
 std::vector<at::Tensor> gaps_in(const planner::Bucket& bucket, const at::Tensor& slot) {
   std::vector<at::Tensor> gaps;
   int64_t filled = 0;
@@ -63,8 +63,8 @@ std::vector<at::Tensor> gaps_in(const planner::Bucket& bucket, const at::Tensor&
   return gaps;
 }
 
-/// Holds what an offload keeps of every bucket: masters, and their casts if parameters have another
-/// dtype. Memory that a device copies is pinned; without a device it is not.
+/// Holds what an offload keeps for every bucket: masters, and their casts if parameters have
+/// another dtype. The memory is pinned if a device copies it.
 class HostShards {
  public:
   HostShards(const planner::Schedule& schedule, bool has_device)
@@ -106,7 +106,7 @@ RankState::RankState(const models::ModelSpec& spec, const planner::Schedule& sch
                      const c10::Device& device, const planner::OptimizerOptions& optimizer)
     : schedule_(schedule), rank_(rank), device_(device), places_(planner::places_of(schedule)) {
   check(rank >= 0 && rank < schedule.world_size, "a rank outside its world");
-  check(places_.size() == spec.parameters.size(), "a parameter lies in no bucket");
+  check(places_.size() == spec.parameters.size(), "a parameter is in no bucket");
   allocate_buckets(optimizer);
   allocate_slots();
   make_weights(spec);

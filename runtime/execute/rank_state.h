@@ -1,13 +1,13 @@
 // Holds what one rank keeps from step to step: its range of every bucket's fp32 weights and
-// moments, the slots of the schedule, and the weights that autograd sees. Offloaded parts lie in
+// moments, the slots of the schedule, and the weights that autograd sees. Offloaded parts are in
 // host memory, pinned if the device copies them.
 //
 // [Note: weights are views that move]
 // A weight is one leaf tensor for the whole run, but its memory is not its own: bind() points its
 // storage into an unsharded slot (or, if there is none, into the masters themselves), and unbind()
 // empties it. Autograd keeps the tensor object between forward and backward, never the memory, and
-// no version counter moves. So a group may lie in another slot in backward than in forward, and a
-// slot may be filled by a collective that autograd does not see.
+// no version counter moves. So a group may be in a different slot in backward than in forward, and
+// a slot may be filled by a collective that autograd does not see.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -47,8 +47,8 @@ class RankState {
   /// Copies this rank's part of one parameter's start value (fp32, CPU) into the masters.
   void set_parameter(int parameter, const at::Tensor& value);
 
-  /// Returns all ranges of parameters that this rank holds, bucket by bucket. Whoever has written
-  /// to the masters there must call renew_casts().
+  /// Returns all ranges of parameters that this rank holds, bucket by bucket. A caller that writes
+  /// to the masters there must then call renew_casts().
   std::vector<StateRange> ranges() const;
   void renew_casts();
 
@@ -57,11 +57,11 @@ class RankState {
   void unbind(int group);
   bool is_bound(int group) const { return bound_[group]; }
 
-  /// Zeroes what no gradient will fill: the gaps between parameters and the end of the bucket.
+  /// Zeroes the parts that no gradient will fill: the gaps between parameters and the bucket's end.
   void zero_padding(int group, int bucket, int slot);
 
   /// Returns the copies that fill this rank's part of an unsharded slot: from its masters, or from
-  /// what is shared by all in `kept_slot` (-1: none).
+  /// the part that all share in `kept_slot` (-1: none).
   const std::vector<Copy>& gather_copies(int group, int slot, int kept_slot);
   /// Returns the copies that keep a part of an unsharded slot in `kept_slot`.
   const std::vector<Copy>& keep_copies(int group, int slot, int kept_slot);
@@ -71,7 +71,7 @@ class RankState {
   /// Returns a slot's part for this rank's range: as many elements as the bucket's masters have.
   at::Tensor shard_in(int group, int bucket, int slot);
 
-  /// These give memory to a slot that does not last, and free it.
+  /// These allocate and free the memory of a slot that does not last.
   void begin_slot(int index);
   void end_slot(int index);
 
@@ -81,12 +81,12 @@ class RankState {
   /// Returns the parameter whose weight this tensor is, or nothing.
   std::optional<int> find_weight(const at::Tensor& tensor) const;
 
-  /// Counts the steps taken, in the form that the fused optimizer wants: fp32 scalar.
+  /// Counts the steps taken, as the fp32 scalar that the fused optimizer needs.
   at::Tensor& step_count() { return step_count_; }
 
  private:
-  /// Keeps a view for one slot, since making one costs as much as launching a kernel. A bucket
-  /// keeps to its slots from step to step.
+  /// Caches a view of one slot, since making a view costs as much as launching a kernel. A bucket
+  /// uses the same slots in every step.
   struct View {
     int slot = -1;
     at::Tensor tensor;

@@ -1,5 +1,5 @@
-// LibTorch's part of what planner/step has written once, and what a checkpoint keeps of a loss
-// scale.
+// LibTorch's part of the code that planner/step shares between backends, and what a checkpoint
+// keeps of a loss scale.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -18,8 +18,8 @@ using planner::Stream;
 constexpr bool kHighPriority = true;
 
 /// Runs a schedule's streams on CUDA. Main is CUDA's default stream, as in any PyTorch program. The
-/// others are taken from LibTorch's pool with high priority, so that communication starts as soon
-/// as it can.
+/// others come from LibTorch's pool with high priority, so that communication starts as soon as
+/// possible.
 class CudaStreams final : public Streams {
  public:
   CudaStreams(const c10::Device& device, bool one_for_both)
@@ -41,7 +41,7 @@ class CudaStreams final : public Streams {
     c10::cuda::setCurrentCUDAStream(cuda_stream(stream));
   }
 
-  // Records the action's event, anew in every pass; a wait means its last record before the wait.
+  // Records the action's event again in every pass; a wait means the last record before it.
   void record(int action, Stream stream) override {
     events_[static_cast<size_t>(action)].record(cuda_stream(stream));
   }

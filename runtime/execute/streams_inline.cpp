@@ -6,7 +6,7 @@ namespace shardlens::runtime {
 
 namespace {
 
-/// Orders streams on the CPU, where all work is done when the call that does it returns.
+/// Orders streams on the CPU, where work is finished when the call that does it returns.
 class InlineStreams final : public Streams {
  public:
   void begin(size_t) override {}

@@ -41,12 +41,12 @@ constexpr std::array kFashionNames = {"T-shirt/top", "Trouser", "Pullover", "Dre
 
 // --- weights -----------------------------------------------------------------------------------
 
-/// Holds the folder whose every byte is as it was written, and the folders that were passed over.
+/// Holds the folder in which every byte is as written, and the folders that were passed over.
 struct FoundWeights {
   fs::path folder;
   std::vector<std::string> passed_over;
 
-  /// Takes the folder and returns true if it is whole; else passes it over.
+  /// Takes the folder and returns true if the folder is whole; else passes over it.
   bool take(const fs::path& candidate) {
     const Problem fault = fault_of(candidate);
     if (fault) {
@@ -104,8 +104,8 @@ FoundWeights find_weights(const InferOptions& options) {
 
 // --- the job -----------------------------------------------------------------------------------
 
-/// Returns the folder in which train was started, because an older release left paths relative to
-/// it, or nothing if the run has been moved.
+/// Returns the folder in which train was started, to which an older release left paths relative;
+/// nothing if the run has been moved.
 std::optional<fs::path> started_in(const planner::Config& config, const fs::path& run) {
   fs::path folder = fs::canonical(run);
   const fs::path storage = config.storage;
@@ -145,7 +145,7 @@ planner::Config config_of_run(const InferOptions& options) {
   return with_inputs_found(config, options);
 }
 
-/// Prepares a job with the run's model and data, and of the rest what a forward pass needs.
+/// Prepares a job with the run's model and data, and otherwise only what a forward pass needs.
 Job prepare(const planner::Config& run, const InferOptions& options) {
   planner::Config config;
   config.model = run.model;
@@ -189,8 +189,7 @@ int64_t test_index(const Job& job, int64_t index) {
                         job.found_data.test_samples, job.found_data.test_samples - 1));
 }
 
-/// Returns the image as [1, channels, px, px], as in training, on the CPU. The target of a file is
-/// -1.
+/// Returns the image as [1, channels, px, px], as in training, on the CPU. A file's target is -1.
 models::Batch load_sample(const Job& job, const InferOptions& options) {
   if (!options.image.empty()) {
     const std::vector<models::ImageFile> files = {{.path = options.image, .label = -1}};
@@ -290,7 +289,7 @@ Inference infer(const InferOptions& options) {
   models::check_weights(job.spec, inference.weights.string());
   models::Batch sample = load_sample(job, options);
   const int64_t target = sample.targets[0].item<int64_t>();
-  sample.targets.clamp_min_(0);  // the pass computes a loss, too
+  sample.targets.clamp_min_(0);  // the pass also computes a loss
   inference.picture = picture_of(sample.input);
   inference.guesses = guesses_of(run_ranks(job, inference.weights, sample), class_names(run));
   for (const Guess& guess : inference.guesses) {

@@ -1,5 +1,5 @@
 // Classifies one image with a run's trained model, on one rank or on several that each keep a part
-// of the weights. It runs the schedule of an evaluation pass, and nothing of training.
+// of the weights. It only runs the schedule of an evaluation pass.
 #pragma once
 
 #include <cstdint>
@@ -36,14 +36,14 @@ struct Guess {
 };
 
 struct Inference {
-  std::filesystem::path weights;  // the folder that they were read from, every byte as written
+  std::filesystem::path weights;  // the folder they were read from, every byte as written
   std::vector<std::string> passed_over;  // damaged folders that would have come first, a line each
   GreyPicture picture;
   std::optional<Guess> truth;  // of a test image, with the model's probability for it
   std::vector<Guess> guesses;  // of all classes, the likeliest first
 };
 
-/// Classifies an image. Ranks are threads of this process. Damaged weights are passed over, and
+/// Classifies an image. Ranks are threads of this process. Damaged weights are passed over and
 /// reported. Throws std::invalid_argument for what the user must fix, std::runtime_error if a rank
 /// fails.
 Inference infer(const InferOptions& options);

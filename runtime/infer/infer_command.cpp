@@ -24,7 +24,7 @@ constexpr size_t kShown = 5;
 struct InferRequest {
   InferOptions options;
   bool as_json = false;
-  std::string help;  // not empty: print it and do no more
+  std::string help;  // not empty: only print it
 };
 
 /// Returns a run's folder. A name stands for the run of that name in the default storage.

@@ -6,9 +6,8 @@
 
 namespace shardlens::runtime {
 
-/// Runs `shardlens infer` with the flags behind it, and returns what to print. Throws
-/// std::invalid_argument for wrong use, std::exception if it failed; LibTorch's may have more lines
-/// than one.
+/// Runs `shardlens infer` with its flags, and returns what to print. Throws std::invalid_argument
+/// for wrong use, std::exception if it failed; LibTorch's may have more than one line.
 std::string infer_command(const std::vector<std::string>& arguments);
 
 }  // namespace shardlens::runtime

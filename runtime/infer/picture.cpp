@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kMostColumns = 56;
 
-/// Averages squares of so many pixels that the picture is narrow enough.
+/// Averages squares of pixels, as large as needed to make the picture narrow enough.
 GreyPicture narrowed(const GreyPicture& picture) {
   const int64_t square = (picture.width + kMostColumns - 1) / kMostColumns;
   if (square <= 1) return picture;
@@ -34,7 +34,7 @@ GreyPicture narrowed(const GreyPicture& picture) {
   return small;
 }
 
-/// Returns a pixel's light, which is 0 below the last row.
+/// Returns a pixel's brightness, which is 0 below the last row.
 float light_at(const GreyPicture& picture, int64_t y, int64_t x) {
   if (y >= picture.height) return 0;
   return std::clamp(picture.light[static_cast<size_t>(y * picture.width + x)], 0.0F, 1.0F);

@@ -13,11 +13,11 @@ struct GreyPicture {
   std::vector<float> light;  // [height, width], from 0 to 1
 };
 
-/// Returns one line a pair of rows, of half blocks in 24 grey levels of the terminal's 256 colours.
+/// Returns one line per two rows, in half blocks in 24 grey levels of the terminal's 256 colours.
 /// Larger pictures are averaged down to 56 columns.
 std::string picture_for_terminal(const GreyPicture& picture);
 
-/// Returns one line a row, two characters a pixel, darker characters for more light. ASCII.
+/// Returns one line per row, two characters per pixel, denser characters for more light. ASCII.
 std::string picture_as_text(const GreyPicture& picture);
 
 }  // namespace shardlens::runtime

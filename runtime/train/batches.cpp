@@ -20,8 +20,8 @@ at::Tensor view_of(const std::vector<uint8_t>& bytes, at::IntArrayRef sizes) {
   return at::from_blob(const_cast<uint8_t*>(bytes.data()), sizes, at::kByte);
 }
 
-/// Throws for images far from square. Resizing comes before cutting, so a line of pixels would take
-/// gigabytes.
+/// Throws for images far from square. Resizing comes before cropping, so a line of pixels would
+/// take gigabytes.
 void check_sides(const std::string& path, int64_t shorter, int64_t longer) {
   constexpr int64_t kMostRatio = 100;
   if (longer <= kMostRatio * shorter) return;
@@ -30,7 +30,7 @@ void check_sides(const std::string& path, int64_t shorter, int64_t longer) {
                   path, shorter, longer));
 }
 
-/// Returns where CenterCrop begins to cut. It rounds halves to the even number.
+/// Returns where CenterCrop begins. It rounds halves to the even number.
 int64_t crop_offset(int64_t size, int64_t px) {
   return static_cast<int64_t>(std::nearbyint(static_cast<double>(size - px) / 2));
 }
@@ -110,7 +110,7 @@ models::Batch synthetic_batch(const models::ModelSpec& spec, int64_t samples, ui
     const int64_t seq = sample.shape[0];
     const at::Tensor ids = at::randint(sample.classes, {samples, seq + 1}, generator, at::kLong);
     const auto part = [&](int64_t first) {
-      // This copies even if a view would do, so that memory is the same for every batch.
+      // This copies even if a view would do, so that every batch takes the same memory.
       return ids.narrow(1, first, seq).clone(at::MemoryFormat::Contiguous).to(device);
     };
     models::Batch batch{.input = part(0), .targets = {}};

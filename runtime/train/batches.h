@@ -1,5 +1,5 @@
 // Gives a rank its batches: images kept on its device as bytes and gathered by index (no loader, no
-// per-sample work), image files read as they are needed, or one random batch that every step uses.
+// per-sample work), image files read when needed, or one random batch that every step uses.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,16 +14,16 @@
 
 namespace shardlens::runtime {
 
-/// Returns the samples [samples], int64, that one rank takes in one epoch. The rule is that of
-/// PyTorch's DistributedSampler: randperm seeded with seed + epoch, padded by wrapping to a
-/// multiple of world_size; rank r takes r, r + world_size, ... Every rank gets the same number.
+/// Returns the samples [samples], int64, that one rank takes in one epoch, by the rule of PyTorch's
+/// DistributedSampler: randperm seeded with seed + epoch, padded by wrapping to a multiple of
+/// world_size; rank r takes r, r + world_size, ... Every rank gets equally many.
 at::Tensor sample_order(int64_t count, uint64_t seed, int64_t epoch, int rank, int world_size);
 
-/// Returns the same split without a permutation (for evaluation). A sample that exists twice by
-/// wrapping has a position at or past `count` in the padded list.
+/// Returns the same split without a permutation (for evaluation). A sample that wrapping repeats
+/// has a position at or past `count` in the padded list.
 at::Tensor sequential_split(int64_t count, int rank, int world_size);
 
-/// Gives samples by index. Indices are [samples], int64, on the device that the source names.
+/// Gives samples by index. Indices are [samples], int64, on the source's device.
 class BatchSource {
  public:
   virtual ~BatchSource() = default;
@@ -47,11 +47,11 @@ class Batches : public BatchSource {
   at::Tensor labels_;  // [count] uint8
 };
 
-/// Gives samples of image files, read and cut to shape batch by batch, so a folder may be larger
-/// than memory. It borrows the list. `at` throws std::runtime_error naming a file that is no image.
+/// Gives samples of image files, read and cropped batch by batch, so a folder may be larger than
+/// memory. It borrows the list. `at` throws std::runtime_error naming a file that is not an image.
 class FileBatches : public BatchSource {
  public:
-  /// Takes the image size `px` and the `channels` that the model takes.
+  /// Takes the image size `px` and the `channels` that the model expects.
   FileBatches(const std::vector<models::ImageFile>& files, int64_t px, int64_t channels,
               const c10::Device& device);
 
@@ -79,9 +79,9 @@ class OwnBatches : public BatchSource {
   c10::Device device_;
 };
 
-/// Returns an image file's pixels [channels, px, px], uint8, on the CPU. The image is resized until
-/// its short side has `px` (bilinear, antialiased), then cut out of the middle, as torchvision's
-/// Resize and CenterCrop do.
+/// Returns an image file's pixels [channels, px, px], uint8, on the CPU. The image is resized so
+/// that its short side has `px` (bilinear, antialiased), then cropped to the middle, as
+/// torchvision's Resize and CenterCrop do.
 at::Tensor read_square(const std::string& path, int64_t px, int64_t channels);
 
 /// Returns a random batch, drawn on the CPU from the seed: normal noise with random classes, or

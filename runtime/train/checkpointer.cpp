@@ -38,8 +38,8 @@ std::span<std::byte> writable_bytes_of(const at::Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()};
 }
 
-/// Fills a 1D fp32 tensor from byte `begin_bytes` of a stored one on. If it lies on a device, the
-/// bytes go through host memory.
+/// Fills a 1D fp32 tensor with a stored tensor's bytes from `begin_bytes` on. If the tensor is on a
+/// device, the bytes go through host memory.
 void fill(const at::Tensor& held, CheckpointReader& reader, const std::string& stored,
           int64_t begin_bytes) {
   if (held.is_cpu()) return reader.read(stored, begin_bytes, writable_bytes_of(held));

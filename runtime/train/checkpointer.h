@@ -1,5 +1,5 @@
-// Makes a rank's checkpoints while it trains: decides when one is due, copies the state, which is
-// written while training goes on, and restores the state from a file.
+// Makes a rank's checkpoints while it trains: decides when one is due, copies the state, writes the
+// copy while training continues, and restores the state from a file.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,20 +20,20 @@ namespace shardlens::runtime {
 
 class CheckpointReader;
 
-/// Returns the layout of the files of a job's checkpoints.
+/// Returns the layout of a job's checkpoint files.
 FileLayout layout_of(const Job& job);
 
-/// Holds a copy of what one rank writes, in host memory, pinned if a device copies it.
+/// Holds a copy of the state that one rank writes, in host memory, pinned if a device copies it.
 class Staging {
  public:
   /// Allocates memory for the rank's part of the state. If several ranks hold a range, each stages
-  /// its share of it.
+  /// a share of that range.
   Staging(const planner::Schedule& schedule, RankState& state, int rank);
 
-  /// Copies the state. Returns when the state may change again.
+  /// Copies the state. When it returns, the state may change again.
   void take();
-  /// Returns where each piece of the copy lies in the files. Tensors that the layout lacks are left
-  /// out.
+  /// Returns where each piece of the copy belongs in the files. Tensors that the layout lacks are
+  /// left out.
   std::vector<FileRange> ranges(const FileLayout& layout) const;
 
  private:
@@ -52,7 +52,7 @@ class Staging {
   std::vector<std::vector<StagedBucket>> buckets_;  // by group
 };
 
-/// Holds what a run reports of its checkpoints at its end.
+/// Holds what a run reports about its checkpoints at its end.
 struct CheckpointCost {
   int64_t count = 0;
   double waited_ms = 0;  // how long training stood still, on this rank
@@ -60,25 +60,25 @@ struct CheckpointCost {
 
 class Checkpointer {
  public:
-  /// Prepares to write checkpoints. All that is referred to must outlive the checkpointer.
+  /// Prepares to write checkpoints. All arguments must outlive the checkpointer.
   Checkpointer(const Job& job, int rank, std::filesystem::path run, const Board& board,
                RankState& state, const GradientScale& gradient_scale);
 
-  /// Restores the rank's state from the checkpoint that the job goes on from, and returns where it
-  /// stood. Throws Failure, damaged, if the checkpoint is not as it was written.
+  /// Restores the rank's state from the checkpoint that the job resumes from, and returns its
+  /// position. Throws Failure, damaged, if the checkpoint is not as it was written.
   CheckpointState restore();
-  /// Returns what this rank knew at the checkpoint. On another number of ranks it returns the mean
-  /// of what they knew.
+  /// Returns what this rank knew at the checkpoint. If the number of ranks has changed, it returns
+  /// the mean over the old ranks.
   static RankProgress progress_of(const CheckpointState& state, int rank, int world_size);
 
   bool is_due(int64_t step, bool ends_epoch) const;
 
-  /// Copies the state and returns while the files are written in the background, or after that if
-  /// the job says so. It waits for the checkpoint before, and throws what that one failed with.
+  /// Copies the state and returns while the files are written in the background, or, if the job
+  /// says so, after that. It waits for the previous checkpoint, and throws that one's failure.
   void save(CheckpointState position, RankProgress progress);
-  /// Throws what the last checkpoint has failed with. Returns at once.
+  /// Throws the last checkpoint's failure, if it failed. Returns at once.
   void check() { writing_.check(); }
-  /// Waits for the last checkpoint. Throws what it has failed with.
+  /// Waits for the last checkpoint. Throws its failure, if it failed.
   void wait() { writing_.wait(); }
   /// Waits for the last checkpoint, and writes the trained model.
   void finish(int64_t step);
@@ -88,7 +88,7 @@ class Checkpointer {
  private:
   void restore_range(const StateRange& range, CheckpointReader& reader);
   Patience patience() const;
-  /// Verifies what all ranks have read; only then are older checkpoints removed.
+  /// Verifies what all ranks have read; older checkpoints are removed only after that.
   void verify(CheckpointReader& reader) const;
   std::string drawn_generator() const;
 
@@ -103,7 +103,7 @@ class Checkpointer {
   std::string first_generator_;  // of the process at its start
   std::optional<Staging> staging_;
   CheckpointCost cost_;
-  BackgroundTask writing_;  // the last: its work uses the others
+  BackgroundTask writing_;  // last: its work uses the members above
 };
 
 }  // namespace shardlens::runtime

@@ -24,7 +24,7 @@ namespace {
 
 constexpr const char* kOwnData = "own";
 
-/// Checks the data that was loaded, and keeps what the planner would find of it.
+/// Checks the loaded data, and keeps what the planner would find out about the data.
 void take_data(Job& job, const planner::TrainingData& data) {
   check_data(data, job.spec, job.config);
   job.found_data = data;
@@ -59,7 +59,7 @@ void take_own_data(Job& job) {
                   .test_samples = job.own->test.samples});
 }
 
-/// Returns the word for --data. A program's own model has its own samples, if there are any.
+/// Returns the word for --data. A program's own model uses its own samples, if it has any.
 std::string own_data_of(const Job& job) {
   const std::string& asked = job.config.data;
   const char* const own = job.own->train.samples > 0 ? kOwnData : planner::kSyntheticData;
@@ -97,7 +97,7 @@ void load_data(Job& job) {
   models::is_image_folder(job.config.data) ? list_images(job) : load_idx(job);
 }
 
-/// Returns the program's own spec if it has one; else --model names one of ours.
+/// Returns the program's own spec if it has one; else the spec that --model names.
 models::ModelSpec spec_of(Job& job) {
   if (!job.own) return models::find_spec(job.config.model, job.config.seq);
   const models::ModelSpec& spec = job.own->model.spec;
@@ -127,8 +127,8 @@ void assign_gpus(Job& job) {
         "--device cuda: there is no GPU that CUDA can use; see nvidia-smi, or give --device cpu or "
         "null:h200");
   }
-  // NCCL refuses two ranks on one GPU; staged through the host it works, slowly. Ranks of another
-  // launcher may each see a GPU of their own as the only one: they compare them when they meet.
+  // NCCL refuses two ranks on one GPU; staged through the host this works, but slowly. Ranks of
+  // another launcher may each see only their own GPU: they compare GPUs when they meet.
   if (!job.place.is_alone()) return;
   if (job.config.workers > job.gpus && !job.strategy.staged) {
     throw std::invalid_argument(fmt::format(
@@ -152,8 +152,8 @@ void choose_ranks(Job& job) {
   }
 }
 
-/// Reads --init in full. Of the ranks that another launcher has started on a host, one does it for
-/// all.
+/// Reads --init in full. If another launcher has started several ranks on a host, one does this for
+/// all of them.
 void check_init(Job& job) {
   const std::string& init = job.config.init;
   try {
@@ -233,7 +233,7 @@ std::string describe(const Job& job, const RankStatus& status) {
   }
   const planner::Schedule& schedule =
       status.phase == RankPhase::training ? job.train : job.evaluate;
-  // Step and action are not read as one, so the id may belong to the other schedule.
+  // Step and action are not read atomically, so the id may belong to the other schedule.
   if (status.action < 0 || status.action >= schedule.size()) {
     return fmt::format("{}, step {}", to_string(status.phase), status.step);
   }

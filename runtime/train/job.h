@@ -29,9 +29,9 @@ using planner::DataKind;
 
 /// Describes one start of the ranks. A run may need several.
 struct Attempt {
-  Fence fence;            // decides who may write into the run's folder
-  int64_t restarts = 0;   // starts by the supervisor before this one
-  bool verifies = false;  // its ranks verify the checkpoint, which nobody has read
+  Fence fence;            // decides which attempt may write into the run's folder
+  int64_t restarts = 0;   // how often the supervisor started ranks before
+  bool verifies = false;  // its ranks verify the checkpoint, which is still unread
 };
 
 struct Job {
@@ -41,12 +41,12 @@ struct Job {
   planner::Recording recording;
   planner::Checkpointing checkpointing;
   Attempt attempt{};
-  std::optional<std::filesystem::path> resume{};  // the checkpoint that it goes on from
+  std::optional<std::filesystem::path> resume{};  // the checkpoint that it resumes from
   Membership place{};      // of this process, if another launcher has started it
-  std::vector<int> ranks;  // those that are real (not played); the first writes metrics and result
-  int gpus = 0;            // that this process sees; the ranks of a host take them in turn
-  std::string notice;      // why values mean nothing; empty: they do
-  Problem init_unverified{};  // why --init cannot be verified; nothing: it is as it was written
+  std::vector<int> ranks;  // real ranks, not simulated; the first writes metrics and result
+  int gpus = 0;            // that this process sees; the ranks of a host take turns
+  std::string notice;      // why values mean nothing; empty: they are real
+  Problem init_unverified{};  // why --init cannot be verified; nothing: it was verified
   models::ModelSpec spec;
   std::optional<OwnTraining> own;  // the program's own model and samples
   planner::TrainingData found_data{};
@@ -70,9 +70,9 @@ std::chrono::milliseconds deadline_of(const planner::Config& config);
 /// Replaces the device `auto` by one that this host has.
 void choose_device(planner::Config& config);
 
-/// Checks a configuration and returns its job. `own` is what the program brings along in place of
-/// --model. For a rank that another launcher has started, config.workers must be the number of all
-/// ranks of the world. Throws std::invalid_argument for whatever the user must fix.
+/// Checks a configuration and returns its job. `own` is the program's own training, in place of
+/// --model. For a rank that another launcher has started, config.workers must be the world size.
+/// Throws std::invalid_argument for anything that the user must fix.
 Job prepare_job(const planner::Config& config, const std::optional<OwnTraining>& own = {},
                 const Membership& place = {});
 

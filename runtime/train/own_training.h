@@ -1,4 +1,4 @@
-// A model and samples that a program brings along in place of --model and --data.
+// A model and samples that a program supplies in place of --model and --data.
 #pragma once
 
 #include "models/model.h"
@@ -9,7 +9,7 @@ namespace shardlens::runtime {
 struct OwnTraining {
   models::OwnModel model;
   models::OwnData train{};  // no samples: one random batch, as with --data synthetic
-  models::OwnData test{};   // no samples: no test; else answers are counted as for classes
+  models::OwnData test{};   // no samples: no test; else correct classes are counted
 };
 
 }  // namespace shardlens::runtime

@@ -1,5 +1,5 @@
 // Shows a person the progress of a training run: one bar that is redrawn on a terminal, plain lines
-// elsewhere. Only rank 0 has one.
+// elsewhere. Only rank 0 shows it.
 #pragma once
 
 #include <chrono>
@@ -35,7 +35,7 @@ void clear_bar();
 
 class Progress {
  public:
-  /// Draws on standard output, and draws a bar only if that is a terminal.
+  /// Draws on standard output; a bar only if that is a terminal.
   Progress();
   ~Progress();
   Progress(const Progress&) = delete;

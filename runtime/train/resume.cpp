@@ -27,7 +27,7 @@ namespace {
                                           checkpoint.string(), why));
 }
 
-/// Lists flags that may change from one attempt of a run to the next, and that the user is told of.
+/// Lists flags whose change from one attempt of a run to the next is reported to the user.
 constexpr std::array kTold = {"strategy", "replicas", "param-dtype", "reduce-dtype", "offload",
                               "device",   "workers",  "batch",       "accumulate",   "loss-scale"};
 
@@ -61,7 +61,7 @@ void expect_fits(const Job& job, const fs::path& checkpoint) {
   reader.expect(layout_of(job));
 }
 
-/// Returns the newest checkpoint by its sizes alone. Returns nothing if the files have to be read
+/// Returns the newest checkpoint, checking only sizes. Returns nothing if the files have to be read
 /// to find out what is wrong.
 std::optional<NewestCheckpoint> newest_at_a_glance(const Job& job, const CheckpointStore& store) {
   const bool all_ranks_read = static_cast<int>(job.ranks.size()) == job.strategy.world_size;
@@ -89,7 +89,7 @@ void expect_room_for_checkpoints(const Job& job) {
   if (!job.checkpointing.wanted) return;
   std::error_code error;
   const fs::space_info space = fs::space(nearest_folder(job.config.storage), error);
-  if (error) return;  // storage that cannot be asked reports its fault itself
+  if (error) return;  // storage that cannot be queried will report its own error
   const int64_t needed = layout_of(job).bytes() + model_layout(job.spec).bytes();
   const auto free = static_cast<int64_t>(space.available);
   if (needed <= free) return;
@@ -112,7 +112,7 @@ Resumption resume(Job& job, const RunDirectory& directory, VerificationTime veri
   job.resume.reset();
   job.attempt.verifies = !newest.is_verified;
   if (newest.found && job.checkpointing.wanted) {
-    if (newest.is_verified) expect_fits(job, newest.found->path);  // else the glance has done it
+    if (newest.is_verified) expect_fits(job, newest.found->path);  // else choose() has done this
     resumption.step = newest.found->step;
     job.resume = newest.found->path;
     lines.push_back(fmt::format("resumes from step {} of {}: {}", resumption.step, job.steps,

@@ -38,9 +38,9 @@ double percentile(std::vector<float> values, double share) {
   return values[at];
 }
 
-/// Makes glibc keep freed memory. A step frees and takes the same large blocks again and again.
-/// glibc would give each back to the system, whose zeroed pages cost 6 % of a CPU step (113.6 to
-/// 106.8 ms, two ranks on 2 cores).
+/// Makes glibc keep freed memory. Every step frees and takes the same large blocks. glibc would
+/// return each to the system, whose zeroed pages cost 6 % of a CPU step (113.6 to 106.8 ms, two
+/// ranks on 2 cores).
 void keep_freed_memory() {
   constexpr int kLargestMmapThreshold = 32 << 20;  // glibc's limit; larger ones are rare
   ::mallopt(M_MMAP_THRESHOLD, kLargestMmapThreshold);
@@ -63,7 +63,7 @@ std::string peak_text(const MemoryPeak& peak) {
 
 /// Sums batch losses; they are read only on demand.
 struct MeanLoss : planner::RunningLoss<at::Tensor> {
-  /// Returns what a checkpoint keeps; reads the device.
+  /// Returns what a checkpoint keeps; copies from the device.
   LossSum state() const { return {sum.defined() ? sum.item<double>() : 0, steps}; }
   /// Restores the sum. Losses on `device` will be added to it.
   void restore(const LossSum& state, const c10::Device& device) {
@@ -79,7 +79,7 @@ struct MeanLoss : planner::RunningLoss<at::Tensor> {
 
 enum class Split { train, test };
 
-/// Makes the source of samples, for each way in which they may be kept.
+/// Makes the source of samples, however they are kept.
 std::unique_ptr<BatchSource> make_source(const Job& job, Split split, const c10::Device& device) {
   const bool trains = split == Split::train;
   switch (job.found_data.kind) {
@@ -141,7 +141,7 @@ ExecutorOptions options_of(const Job& job) {
   return options;
 }
 
-/// Names the unit in which a run's speed is told.
+/// Names the unit of a run's speed.
 struct SpeedUnit {
   std::string name;
   int64_t in_a_step = 0;  // of all ranks
@@ -160,7 +160,7 @@ SpeedUnit speed_unit(const Job& job) {
   unreachable("input kind out of range");
 }
 
-/// Splits the device's peaks into those of steps and those of everything.
+/// Separates the device's peaks in steps from those of the whole run.
 class PeakWatch {
  public:
   explicit PeakWatch(const c10::Device& device) : device_(device) {}
@@ -246,7 +246,7 @@ class Trainer {
   }
 
  private:
-  /// Throws if a null device that checks has found a fault, which is a bug of ours.
+  /// Throws if a checking null device has found a fault, which is a bug of ours.
   void check_passes() {
     if (!inspection_) return;
     const std::vector<std::string> faults = inspection_->take_faults();
@@ -277,7 +277,7 @@ class Trainer {
     }
   }
 
-  /// Takes weights without drawing any, because the null device keeps no values: the copies alone
+  /// Takes weights without drawing any, because the null device keeps no values: only the copies
   /// are made.
   void set_no_weights(const models::ParameterReceiver& take) const {
     for (size_t i = 0; i < job_.spec.parameters.size(); ++i) {
@@ -306,7 +306,7 @@ class Trainer {
     if (ends_epoch()) save_if_due();
   }
 
-  /// Finds out if the launcher wants the run to end here. It asks no run that cannot save.
+  /// Finds out if the launcher wants the run to end here. Runs that cannot save are not asked.
   void look_for_stop() {
     const bool is_asked = options_.must_stop ? options_.must_stop(step_)
                                              : options_.board.must_stop(options_.rank, step_);
@@ -314,7 +314,7 @@ class Trainer {
     check(!stops_ || checkpoints_.has_value(), "a run that saves nothing was asked to stop");
   }
 
-  /// Ends before the last step. The checkpoint to go on from is saved; the model is not written.
+  /// Ends before the last step. A checkpoint to resume from is saved; the model is not written.
   void end_early() {
     show(RankPhase::saving);
     checkpoints_->wait();
@@ -350,7 +350,7 @@ class Trainer {
     result_.checkpoints = checkpoints_->cost();
   }
 
-  /// Returns the samples that all ranks take in a step.
+  /// Returns how many samples all ranks take in a step.
   int64_t samples_a_step() const {
     return job_.config.batch * job_.config.accumulate * job_.strategy.world_size;
   }
@@ -378,7 +378,7 @@ class Trainer {
     result_.train_loss = mean_over_ranks(epoch_loss_.take());
   }
 
-  /// Trains one step. An epoch's last microbatches may take samples from its beginning again.
+  /// Trains one step. An epoch's last microbatches may reuse samples from its beginning.
   void train_step(int64_t epoch, int64_t first) {
     const auto start = Clock::now();
     if (recorder_ != nullptr) recorder_->step(step_);
@@ -435,7 +435,7 @@ class Trainer {
       const int64_t samples = std::min(batch, order.numel() - first);
       executor_.run(job_.evaluate, step_,
                     [&] { return test_data_->at(order.narrow(0, first, samples)); });
-      // The padded list wraps at its end: a sample that comes again there is not counted again.
+      // The padded list wraps at its end: a sample that is repeated there is not counted again.
       const int64_t fresh = (count - options_.rank + world_size - 1) / world_size - first;
       correct += planner::count_correct(
           executor_.logits(), executor_.targets(), std::clamp<int64_t>(fresh, 0, samples),
@@ -499,7 +499,7 @@ class Trainer {
   double last_per_s_ = 0;  // 0: not measured yet
   int64_t step_ = 0;
   int64_t first_step_ = 0;  // of this attempt
-  bool stops_ = false;      // after this step, though more were to come
+  bool stops_ = false;      // after this step, though more were planned
   TrainResult result_;
 };
 

@@ -23,14 +23,14 @@ struct TrainerOptions {
   Board board;
   std::filesystem::path run;      // its folder
   std::filesystem::path metrics;  // the rank that writes results adds to it
-  /// Is asked before the first step and after each one. It is set for ranks whose board no launcher
-  /// asks to stop.
+  /// Called before the first step and after each one. It is set for ranks whose board no launcher
+  /// can ask to stop.
   std::function<bool(int64_t steps_done)> must_stop{};
 };
 
 /// Holds what a rank knows at the end.
 struct TrainResult {
-  bool is_preempted = false;  // asked to stop: has saved, and is not at its end
+  bool is_preempted = false;  // asked to stop: has saved, and is unfinished
   int64_t restarts = 0;
   int64_t steps = 0;
   int64_t epochs = 0;                   // finished
@@ -39,7 +39,7 @@ struct TrainResult {
   double median_step_ms = 0;
   double p95_step_ms = 0;
   std::optional<MemoryPeak> peak;       // of the whole run, from the first allocation on
-  std::optional<MemoryPeak> step_peak;  // of training steps alone, from the third one on
+  std::optional<MemoryPeak> step_peak;  // of training steps only, from the third one on
   int64_t allocation_retries = 0;
   CheckpointCost checkpoints;  // of this attempt, as are all times
   std::string notice;          // as in Job
@@ -51,16 +51,16 @@ struct TrainResult {
 /// CommunicationError if peers are lost.
 TrainResult train_rank(const Job& job, const TrainerOptions& options);
 
-/// Says where a run stood that did not come to its end.
+/// Says where an unfinished run stopped.
 struct UnfinishedRun {
   std::string reason{};
   int64_t steps = 0;
   int64_t restarts = 0;
 };
 
-/// Returns the result.json of a run that ended well.
+/// Returns the result.json of a run that succeeded.
 std::string to_json(const TrainResult& result);
-/// Returns the result.json of a run that did not.
+/// Returns the result.json of a run that failed.
 std::string failure_json(const UnfinishedRun& end);
 /// Returns the result.json of a run that has saved and can go on.
 std::string preempted_json(const UnfinishedRun& end);

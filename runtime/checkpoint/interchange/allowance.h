@@ -1,6 +1,6 @@
-// Limits how much memory may be made of a file. A pickle can mention one dict, one text or one
-// storage as often as it likes for two bytes each. So every copy of a part counts, and the sum is
-// at most so many times as large as the file.
+// Limits how much memory reading a file may take. A pickle can refer to one dict, one text or one
+// storage any number of times, for two bytes each. So every copy of a part counts, and the sum may
+// be at most a fixed multiple of the file's size.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace shardlens::runtime {
 
-/// Reports a saved file that its reader cannot go on with; every reader ends in this way. Throws
+/// Reports a saved file that its reader cannot read; every reader gives up in this way. Throws
 /// std::runtime_error. `why` is a clause about the file, to which the caller adds the file's name.
 [[noreturn]] inline void throw_damaged(const std::string& why) { throw std::runtime_error(why); }
 
@@ -17,8 +17,8 @@ class Allowance {
  public:
   explicit Allowance(uint64_t file_bytes) : left_(kTimes * file_bytes + kFreeBytes) {}
 
-  /// Counts `bytes` that are made of the file. Throws std::runtime_error if the allowance is used
-  /// up.
+  /// Counts `bytes` of memory made from the file. Throws std::runtime_error if that exceeds the
+  /// allowance.
   void spend(uint64_t bytes) {
     if (bytes > left_) {
       throw std::runtime_error("it repeats its contents so often that reading it takes more than " +

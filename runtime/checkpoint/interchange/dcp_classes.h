@@ -1,5 +1,5 @@
-// Names the classes and functions in the pickles of PyTorch's distributed checkpoints, in full:
-// those that we read and write.
+// Lists the full names of the classes and functions in pickles of PyTorch's distributed checkpoints
+// that we read and write.
 #pragma once
 
 #include <string_view>

@@ -26,8 +26,8 @@ namespace {
 
 constexpr const char* kMetadataFile = ".metadata";
 
-/// Lists all that the metadata of any version may ask for. Names that are not in dcp_classes.h are
-/// allowed, and ignored.
+/// Lists all names that the metadata of any version may ask for. Names that are not in
+/// dcp_classes.h are allowed, but ignored.
 constexpr std::array kGlobals = {
     dcp::kMetadata,
     dcp::kTensor,
@@ -41,8 +41,8 @@ constexpr std::array kGlobals = {
     dcp::kSize,
     dcp::kFloat32,
     std::string_view("torch.distributed.checkpoint.metadata.StorageMeta"),
-    // Python 3.11.2, unlike 3.11.7, pickles an enum's member with it; it is recognised, never
-    // called.
+    // Python 3.11.2, unlike 3.11.7, pickles an enum's member with getattr, which is recognised but
+    // never called.
     std::string_view("builtins.getattr"),
     std::string_view("collections.OrderedDict"),
     std::string_view("pathlib.PosixPath"),
@@ -74,7 +74,7 @@ std::vector<int64_t> sizes_of(Value size, const std::string& name) {
   return sizes;
 }
 
-/// Says where a piece, or a value, lies.
+/// Says where a piece or a value is stored.
 struct StoredPiece {
   std::string file;
   uint64_t offset_bytes = 0;
@@ -97,7 +97,7 @@ StoredPiece stored_of(Value info) {
   return stored;
 }
 
-/// Identifies a piece by name and offset. A value that is no tensor has no offset.
+/// Identifies a piece by name and offset. A value that is not a tensor has no offset.
 using PieceKey = std::pair<std::string, std::vector<int64_t>>;
 
 class Folder {
@@ -146,7 +146,7 @@ class Folder {
     }
   }
 
-  /// Finds out which keys of nested dicts each name was made of.
+  /// Finds out which keys of nested dicts each name was made from.
   void index_paths() {
     const auto entries = metadata()["planner_data"].entries();
     for (size_t i = 0; i + 1 < entries.size(); i += 2) {
@@ -210,7 +210,7 @@ class Folder {
     return file->bytes();
   }
 
-  /// Adds a value if it is a number. Other values hold nothing that import asks for.
+  /// Adds a value if it is a number. Import needs no other values.
   void add_number(const std::string& name) {
     const TorchArchive archive = open(name, {});
     const Value value = archive.root();

@@ -1,6 +1,5 @@
 // Reads a folder that torch.distributed.checkpoint has written: `.metadata`, a pickle that says
-// which pieces of which tensors lie where, and `*.distcp`, in which each piece is a file of
-// torch.save's.
+// where each piece of each tensor is, and `*.distcp`, in which each piece is a torch.save archive.
 #pragma once
 
 #include <filesystem>

@@ -26,7 +26,7 @@ using models::SafetensorsTensor;
 
 constexpr const char* kDataFile = "__0_0.distcp";
 
-/// Says where a piece lies in a tensor and in the file; for a value, only in the file.
+/// Says where a piece is in a tensor and in the file; for a value, only in the file.
 struct Piece {
   std::vector<int64_t> begin;
   std::vector<int64_t> shape;
@@ -43,12 +43,12 @@ struct Entry {
   std::string name() const { return fmt::format("{}", fmt::join(path, ".")); }
 };
 
-/// Writes the data file, and knows how far it is written.
+/// Writes the data file, and tracks how much has been written.
 class DataFile {
  public:
   explicit DataFile(const fs::path& path) : path_(path), out_(path, std::ios::binary) {}
 
-  /// Calls `write`, and returns the piece that it has written.
+  /// Calls `write`, and returns the piece that `write` has written.
   Piece add(const std::function<void(std::ostream&)>& write) {
     const auto begin = static_cast<int64_t>(out_.tellp());
     write(out_);
@@ -115,7 +115,7 @@ PickleWriter& global(PickleWriter& pickle, std::string_view name) {
   return pickle.global(std::string(name.substr(0, dot)), std::string(name.substr(dot + 1)));
 }
 
-/// Begins an object that is made without arguments for its constructor; its attributes follow.
+/// Begins an object whose constructor takes no arguments; its attributes follow.
 PickleWriter& begin_object(PickleWriter& pickle, std::string_view name) {
   return global(pickle, name).empty_tuple().new_object();
 }

@@ -1,5 +1,5 @@
-// Writes a folder of complete tensors that torch.distributed.checkpoint.load takes. Tensors above a
-// GiB are cut into runs of rows, as ranks would have saved them.
+// Writes a folder of complete tensors that torch.distributed.checkpoint.load can read. Tensors
+// above 1 GiB are cut into runs of rows, as ranks would have saved them.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +21,10 @@ struct DcpValue {
   std::string pickle;  // of a value without tensors
 };
 
-/// True if the key is the index of a list's entry, which DCP keeps apart from text.
+/// True if the key is an index into a list, which DCP distinguishes from text.
 bool is_list_index(const std::string& key);
 
-/// Writes the tensors and values. `folder` appears under its name when all of it is on the disk.
+/// Writes the tensors and values. `folder` appears under its name once all files are on the disk.
 /// `most_piece_bytes` is for tests. Throws std::invalid_argument if the folder exists already,
 /// std::runtime_error if the disk fails.
 void write_dcp(const std::filesystem::path& folder, const std::vector<DcpTensor>& tensors,

@@ -54,7 +54,7 @@ std::pair<std::string, std::string> owner_and_moment(const std::string& name) {
   return {name.substr(0, dot), name.substr(dot + 1)};
 }
 
-/// Makes the keys of one dict, under the program's own key.
+/// Makes the keys of one dict, under the key that the program chose.
 class Keys {
  public:
   explicit Keys(const std::string& prefix) {
@@ -104,7 +104,7 @@ std::string none() {
   return pickled([](PickleWriter& pickle) { pickle.none(); });
 }
 
-/// Returns the keys that torch.optim's own group has beside its parameters.
+/// Returns the keys that a torch.optim group has beside its parameters.
 std::vector<Setting> settings_of(const planner::OptimizerOptions& options) {
   std::vector<Setting> settings = {
       {"lr", real(options.lr)},           {"weight_decay", real(options.weight_decay)},
@@ -127,7 +127,7 @@ std::vector<Setting> settings_of(const planner::OptimizerOptions& options) {
   return settings;
 }
 
-/// Adds what get_state_dict returns for an optimizer, in the form that DCP gives it.
+/// Adds what get_state_dict returns for an optimizer, in DCP's form.
 void add_optimizer(const Keys& keys, const State& state, const CheckpointState& position,
                    const float& steps, std::vector<DcpTensor>& tensors,
                    std::vector<DcpValue>& values) {
@@ -169,7 +169,7 @@ void export_dcp(const CheckpointReader& reader, const State& state, const Export
   if (reader.state()) {
     steps = static_cast<float>(reader.state()->optimizer_steps);
     add_optimizer(keys, state, *reader.state(), steps, tensors, values);
-    // The value is the index of the last whole epoch, because programs go on with the next one.
+    // The value is the index of the last whole epoch, because programs resume with the next one.
     const int64_t epoch = reader.state()->epoch - 1;
     values.push_back({keys({"epoch"}), pickled([&](PickleWriter& p) { p.number(epoch); })});
   }

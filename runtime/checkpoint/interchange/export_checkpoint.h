@@ -1,4 +1,4 @@
-// Implements `shardlens checkpoint export`: writes a checkpoint of ours as files that PyTorch
+// Implements `shardlens checkpoint export`: writes one of our checkpoints as files that PyTorch
 // reads.
 #pragma once
 
@@ -16,8 +16,9 @@ struct ExportTargets {
   std::string prefix = "app";  // of dcp: the key under which the program loads its state
 };
 
-/// Writes all that is asked for and returns what to tell the user. Throws std::invalid_argument if
-/// a target exists already or cannot hold the model, std::runtime_error if the disk fails.
+/// Writes all targets that were asked for, and returns the lines for the user. Throws
+/// std::invalid_argument if a target exists already or cannot hold the model, std::runtime_error if
+/// the disk fails.
 std::string export_checkpoint(const CheckpointReader& reader, const ExportTargets& targets);
 
 }  // namespace shardlens::runtime

@@ -38,7 +38,7 @@ struct Import {
   CheckpointState state;
 };
 
-/// Returns a name of the user's file, on one line of ASCII.
+/// Returns a name from the user's file, as one line of ASCII.
 std::string quoted(const std::string& name) {
   return nlohmann::json(name).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
@@ -62,7 +62,7 @@ std::string list_names(std::vector<std::string> names) {
                      more == 0 ? "" : fmt::format(" and {} more", more));
 }
 
-/// Returns the spec of a model that no flag describes: all tensors but integers.
+/// Returns the spec of a model that no flag describes: all tensors except integers.
 models::ModelSpec spec_of(const TrainedModel& model, const fs::path& source) {
   models::ModelSpec spec;
   for (const std::string& name : model.order) {
@@ -108,7 +108,7 @@ void expect_model(const TrainedModel& model, const models::ModelSpec& spec,
   }
 }
 
-/// Returns the moments that each parameter has. Moments of another shape are of no use.
+/// Returns the moments that each parameter has. Moments of another shape are ignored.
 std::vector<std::vector<std::string>> moments_in(const TrainedModel& model,
                                                  const models::ModelSpec& spec) {
   std::vector<std::vector<std::string>> moments;
@@ -121,7 +121,7 @@ std::vector<std::vector<std::string>> moments_in(const TrainedModel& model,
   return moments;
 }
 
-/// Returns, by parameter, true if a run with these flags does not train it.
+/// Returns, by parameter, whether a run with these flags leaves it untrained.
 std::vector<bool> frozen_in(const models::ModelSpec& spec, const planner::Config& config) {
   std::vector<bool> frozen(spec.parameters.size(), false);
   const planner::Schedule schedule =
@@ -136,8 +136,8 @@ std::vector<bool> frozen_in(const models::ModelSpec& spec, const planner::Config
   return frozen;
 }
 
-/// Returns the moments that a run with these flags keeps of each parameter: one that is resumed
-/// must find all of them.
+/// Returns the moments that a run with these flags keeps for each parameter: a resumed run must
+/// find all of them.
 std::vector<std::vector<std::string>> moments_wanted(const TrainedModel& model,
                                                      const models::ModelSpec& spec,
                                                      const planner::Config& config,
@@ -161,14 +161,14 @@ std::vector<std::vector<std::string>> moments_wanted(const TrainedModel& model,
   return wanted;
 }
 
-/// Holds the bytes of all files, which are checked to make up the tensors before any file is made.
+/// Holds the bytes of all files. They are checked to make up the tensors before any file is made.
 struct Contents {
   FileLayout layout;
   Fp32Ranges values;
 };
 
-/// Runs `read`, and turns its errors into wrong use that names the source: the user must fix what a
-/// file of the user's lacks, wherever it is found.
+/// Runs `read`, and turns its errors into wrong use that names the source: the user must fix what
+/// the user's file lacks, wherever the fault is found.
 template <class Read>
 auto as_wrong_use(const fs::path& source, const Read& read) {
   try {
@@ -236,8 +236,8 @@ std::string summary(const Import& import, const fs::path& path) {
                      import.state.step);
 }
 
-/// Returns the settings that the program had and the flags change. The user is told of them, since
-/// training would go on otherwise than it began.
+/// Returns the program's settings that the flags change. The user is warned about them, since
+/// training would continue with other settings than it began with.
 std::string differences(const TrainedModel& model, const planner::Config& config) {
   std::string text;
   const planner::OptimizerOptions options = optimizer_options(config);
@@ -262,7 +262,7 @@ std::string import_as_run(const TrainedModel& model, const fs::path& source,
         "checkpoint import: give --out FOLDER, or --name RUN and the other flags of the training "
         "to resume");
   }
-  // Whatever needs a device here takes the CPU; train chooses on its own.
+  // Code that needs a device here uses the CPU; train chooses its own device.
   if (!config.device.kind) config.device.kind = DeviceKind::cpu;
   Import import{.spec = models::find_spec(config.model, config.seq), .moments = {}, .state = {}};
   expect_model(model, import.spec, source);

@@ -44,7 +44,7 @@ SavedState read_torch_file(const fs::path& path) {
   return state;
 }
 
-/// Returns a model's files, sorted by name, without our own files of its optimizer.
+/// Returns a model's files, sorted by name, without our files of optimizer state.
 std::vector<fs::path> safetensors_in(const fs::path& folder) {
   std::vector<fs::path> files;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {

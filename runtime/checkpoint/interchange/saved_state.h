@@ -1,6 +1,5 @@
-// Holds what a PyTorch program has saved: nested dicts of tensors and numbers, as plain data,
-// whatever the kind of file they lie in. Tensors may lie in pieces, one for each rank that saved
-// them.
+// Holds what a PyTorch program has saved: nested dicts of tensors and numbers, as plain data, for
+// every kind of file. Tensors may be in pieces, one for each rank that saved them.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +16,7 @@ namespace shardlens::runtime {
 struct SavedPiece {
   std::vector<int64_t> begin;  // where the box begins, by dimension
   std::vector<int64_t> shape;
-  std::span<const std::byte> data;  // row-major, aligned to nothing
+  std::span<const std::byte> data;  // row-major, unaligned
 };
 
 struct SavedTensor {
@@ -35,10 +34,10 @@ struct SavedNumber {
 struct SavedState {
   std::vector<SavedTensor> tensors;
   std::vector<SavedNumber> numbers;
-  std::vector<std::shared_ptr<const void>> memory;  // what the pieces lie in
+  std::vector<std::shared_ptr<const void>> memory;  // owns the bytes of the pieces
 };
 
-/// Reads a DCP folder, a file of torch.save's, a safetensors file, or a folder of such files.
+/// Reads a DCP folder, a torch.save file, a safetensors file, or a folder of safetensors files.
 /// Pickles are read as data, and refused if they ask for more. Throws std::invalid_argument if the
 /// path holds none of these, std::runtime_error if it is damaged or refused; both name the path.
 SavedState read_saved_state(const std::filesystem::path& source);

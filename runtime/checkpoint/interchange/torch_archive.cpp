@@ -37,7 +37,7 @@ constexpr std::string_view kRebuildTensor = "torch._utils._rebuild_tensor_v2";
 constexpr std::string_view kRebuildParameter = "torch._utils._rebuild_parameter";
 constexpr std::string_view kOrderedMap = "collections.OrderedDict";
 
-/// Returns all that a pickle of torch.save's may ask for.
+/// Returns all names that a torch.save pickle may ask for.
 std::vector<std::string_view> known_globals() {
   std::vector<std::string_view> names = {kRebuildTensor, kRebuildParameter, kOrderedMap,
                                          "torch.Size"};
@@ -61,7 +61,7 @@ std::vector<int64_t> sizes_in(Value list) {
   return sizes;
 }
 
-/// Says how a tensor lies in its storage, in elements.
+/// Describes how a tensor is laid out in its storage, in elements.
 struct StridedLayout {
   int64_t offset = 0;
   std::vector<int64_t> shape;
@@ -77,8 +77,8 @@ std::optional<int64_t> numel_of(const std::vector<int64_t>& shape) {
   return numel;
 }
 
-/// True if all of the tensor lies in a storage of so many elements, and no element lies there
-/// twice.
+/// True if the whole tensor fits in a storage of `storage_numel` elements, and no two of its
+/// elements share a place.
 bool lies_in(const StridedLayout& tensor, int64_t storage_numel) {
   const std::optional<int64_t> numel = numel_of(tensor.shape);
   if (!numel || *numel > storage_numel || tensor.shape.size() != tensor.strides.size()) {
@@ -130,7 +130,7 @@ std::shared_ptr<std::vector<std::byte>> row_major_copy(const StridedLayout& tens
   return copy;
 }
 
-/// Walks through dicts, down to a depth that no state has.
+/// Walks through nested dicts, down to a depth that no real state has.
 class Walk {
  public:
   Walk(SavedState& state, const TorchArchive& archive)

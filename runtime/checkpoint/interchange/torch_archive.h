@@ -1,6 +1,6 @@
-// Reads what torch.save has written: a zip archive of a pickle and of the storages that its tensors
-// lie in. The pickle is read as data: no function in it is called, and classes other than those of
-// tensors and dicts are refused by name.
+// Reads what torch.save has written: a zip archive with a pickle and the storages of its tensors.
+// The pickle is read as data: no function in it is called, and classes other than those of tensors
+// and dicts are refused by name.
 #pragma once
 
 #include <cstddef>
@@ -17,10 +17,10 @@
 
 namespace shardlens::runtime {
 
-/// Holds a tensor of an archive. It has one piece, which is all of it, and its path is empty.
+/// Holds a tensor of an archive. It has a single piece, the whole tensor, and its path is empty.
 struct ArchiveTensor {
   SavedTensor tensor;
-  std::shared_ptr<const void> memory;  // holds the data if they had to be put in order
+  std::shared_ptr<const void> memory;  // holds the data if they had to be reordered
 };
 
 class TorchArchive {
@@ -30,7 +30,7 @@ class TorchArchive {
   explicit TorchArchive(std::span<const std::byte> bytes);
 
   Value root() const { return Value(document_); }
-  /// Returns nothing if the value is no tensor. Throws as the constructor does.
+  /// Returns nothing if the value is not a tensor. Throws as the constructor does.
   std::optional<ArchiveTensor> tensor(Value value) const;
 
   uint64_t bytes() const { return bytes_; }
@@ -51,8 +51,8 @@ class TorchArchive {
   Document document_;
 };
 
-/// Adds all tensors and numbers of an archive's dicts. Those of a list or under a key that is no
-/// text are left out. Throws as TorchArchive does, whose bytes must outlive the state.
+/// Adds all tensors and numbers of an archive's dicts, except those in a list or under a key that
+/// is not text. Throws as TorchArchive does; the archive's bytes must outlive the state.
 void add_archive(SavedState& state, const TorchArchive& archive);
 
 }  // namespace shardlens::runtime

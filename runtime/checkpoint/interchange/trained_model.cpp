@@ -48,7 +48,7 @@ Path without_last(Path path) {
 }
 
 /// Returns the path of the dict with the model's tensors: the only dict that has tensors, or the
-/// one with the model's name.
+/// one whose name says model.
 Path place_of_model(const SavedState& state, const std::filesystem::path& source) {
   std::set<Path> places;
   for (const SavedTensor& tensor : state.tensors) {
@@ -121,7 +121,7 @@ int64_t product_of(const std::vector<int64_t>& shape) {
                             fmt::join(tensor.path, ".")));
 }
 
-/// True if a box lies in its tensor.
+/// True if a box is inside its tensor.
 bool is_inside(const SavedTensor& tensor, const SavedPiece& piece) {
   if (piece.shape.size() != tensor.shape.size() || piece.begin.size() != piece.shape.size()) {
     return false;

@@ -18,7 +18,7 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-// These are the format's signatures and record sizes.
+// The format's signatures and record sizes.
 constexpr uint32_t kLocal = 0x04034b50;
 constexpr uint32_t kCentral = 0x02014b50;
 constexpr uint32_t kEnd = 0x06054b50;
@@ -103,8 +103,7 @@ struct ZipEntry {
   uint32_t crc = 0;
 };
 
-/// Reads the values that did not fit into 32 bits. They stand in a field of their own, in this
-/// order.
+/// Reads the values that did not fit into 32 bits. They are in a separate field, in this order.
 void widen(ZipEntry& entry, Bytes extra) {
   constexpr uint64_t kElsewhere = 0xffffffff;
   constexpr uint64_t kWide = 1;
@@ -143,7 +142,7 @@ ZipEntry read_entry(Cursor& directory) {
   return entry;
 }
 
-/// Says where an entry lies in the archive, from its header to the end of its data.
+/// Says where an entry is in the archive, from its header to the end of its data.
 struct Place {
   ZipEntry entry;
   uint64_t end = 0;
@@ -161,7 +160,7 @@ Place place_of(Bytes archive, ZipEntry entry) {
   return {.entry = std::move(entry), .end = local.position(), .data = data};
 }
 
-/// Throws if a byte belongs to two entries, so that summing all of them reads the archive only
+/// Throws if a byte belongs to two entries, so that checksumming all entries reads the archive only
 /// once.
 void expect_apart(std::vector<Place>& places) {
   std::ranges::sort(places, {}, [](const Place& place) { return place.entry.begin; });
