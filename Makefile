@@ -1,10 +1,10 @@
 # Shardlens is built by CMake (CMakePresets.json). This file is the front door: each command first
-# installs what is missing, and is quick when nothing is. Two to start with: make demo, make test.
+# installs what is missing, and is quick if nothing is. Start with make demo or make test.
 
 # Where LibTorch is installed; clones may share one folder.
 SHARDLENS_DEPS ?= $(CURDIR)/.deps
 export SHARDLENS_DEPS
-# The PyTorch to build with, of those in .setup/pins.txt: make TORCH=2.11.0 build.
+# The PyTorch to build with, one of those in .setup/pins.txt: make TORCH=2.11.0 build.
 export TORCH
 
 .PHONY: help demo programs check test build tools wheel tarball gpu bench fuzz test-long test-wheels

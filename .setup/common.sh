@@ -32,18 +32,18 @@ base_torch=$(torches | head -n 1)
 torch_version=${TORCH:-$base_torch}
 torch=$deps/libtorch-$torch_version
 
-# Prints the wheels of one use, as pip wants them: pins_of USE [TORCH].
+# Prints the wheels of one use, in pip's format: pins_of USE [TORCH].
 pins_of() {
   awk -v use="$1" -v torch="${2:-$torch_version}" \
     '$1 == use && ($2 == "any" || $2 == torch) { print $3, $4 }' "$root/.setup/pins.txt"
 }
 
-# A folder is complete when it holds the hash of the pins that it was made from:
+# A folder is complete if it holds the hash of the pins that it was made from:
 # is_complete FOLDER USE [TORCH].
 hash_of_pins() { pins_of "$@" | sha256sum | cut -d ' ' -f 1; }
 is_complete() { [ "$(cat "$1/.pins" 2>/dev/null)" = "$(hash_of_pins "${@:2}")" ]; }
 
-# Lets .deps/NAME be what was made for this PyTorch; build/ is for one at a time, too.
+# Makes .deps/NAME point to what was made for this PyTorch; build/ also serves one at a time.
 point_to() {
   local name=$1 made=$2
   [ "$(readlink "$deps/$name" || true)" != "$made" ] || return 0
@@ -51,7 +51,7 @@ point_to() {
   ln -s "$made" "$deps/$name"
 }
 
-# One installation at a time; the second waits and then finds everything there.
+# Allows one installation at a time; the second waits and then finds everything installed.
 take_lock() {
   mkdir -p "$deps"
   exec 9>"$deps/.lock"
@@ -69,7 +69,7 @@ need_free_gb() {
       "make room or set SHARDLENS_DEPS to another folder"
 }
 
-# Sets the environment of a compiler. Clones in different folders share what ccache keeps, and so do
+# Sets a compiler's environment. Clones in different folders share ccache's cache, and so do
 # recorders, which are mostly the same for every PyTorch.
 prepare_compiler() {
   unset CUDA_HOME CUDA_PATH LIBRARY_PATH  # nothing is taken from an installed CUDA toolkit
@@ -77,7 +77,7 @@ prepare_compiler() {
   export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
 }
 
-# pip that shows its progress bar to people and is silent in logs.
+# Runs pip, with a progress bar for people and silently in logs.
 pip_install() {
   local python=$1
   shift

@@ -1,5 +1,5 @@
-# find_package(Shardlens): the target Shardlens::runtime, for programs with a model of their own.
-# LibTorch stays where Shardlens was built with it.
+# find_package(Shardlens): the target Shardlens::runtime, for programs with their own model. LibTorch
+# stays where it was when Shardlens was built.
 include(CMakeFindDependencyMacro)
 find_dependency(Threads)
 find_dependency(JPEG)

@@ -1,11 +1,11 @@
-# What is installed: the programs, what they load, and what a program with a model of its own links.
-# Included by the top, behind all folders. The same LibTorch serves both trees.
+# What is installed: the programs, what they load, and what a program with its own model links.
+# The top includes this after all folders. The same LibTorch serves both trees.
 include(CMakePackageConfigHelpers)
 set(home lib/shardlens)
 
-# Components: `tools` and `recorders` are in every installation, and in what is carried to other
-# machines (make wheel), where `portable` takes the place of `linked`: programs that find LibTorch
-# when they start (installation.h).
+# Components: `tools` and `recorders` are in every installation, and in the wheel for other machines
+# (make wheel), where `portable` replaces `linked`: programs that find LibTorch when they start
+# (installation.h).
 set(tools shardlens shardlens-plan shardlens-profile shardlens-gate shardlens-view
           shardlens-checkpoint shardlens-doctor)
 install(TARGETS ${tools} RUNTIME DESTINATION bin COMPONENT tools)
@@ -22,7 +22,7 @@ foreach(name IN LISTS linked)
           COMPONENT portable EXCLUDE_FROM_ALL)
 endforeach()
 add_dependencies(programs ${linked} shardlens-record shardlens-with-libtorch shardlens_null_stubs)
-# The programs that .setup/demo runs: a new user waits for them, and for no others.
+# The programs that .setup/demo runs: a new user should wait for no others.
 add_custom_target(demo DEPENDS shardlens shardlens-train shardlens-plan shardlens-profile shardlens-view
                                shardlens_null_stubs)
 install(TARGETS ${SHARDLENS_NULL_LIBRARIES} LIBRARY DESTINATION ${home}/null_device
@@ -32,13 +32,13 @@ install(DIRECTORY profiler/record/python DESTINATION ${home}/record COMPONENT re
         PATTERN "__pycache__" EXCLUDE)
 install(FILES profiler/null_device/make_stubs.py "${CMAKE_BINARY_DIR}/record/sources.sha256"
         DESTINATION ${home}/record COMPONENT recorders)
-# Recorders for other PyTorchs, as far as they have been built; what is being built has a dot.
+# Recorders for other PyTorchs that have been built; a name with a dot is still being built.
 install(DIRECTORY "${CMAKE_BINARY_DIR}/record/pytorch" DESTINATION ${home}/record
         COMPONENT recorders OPTIONAL
         PATTERN ".*" EXCLUDE
         PATTERN "*.log" EXCLUDE)
 
-# What tests/examples/own_model.cpp includes, with all that these include.
+# The headers that tests/examples/own_model.cpp includes, with all that those include.
 foreach(
   header IN
   ITEMS base/check.h
@@ -56,7 +56,7 @@ foreach(
   cmake_path(GET header PARENT_PATH folder)
   install(FILES ${header} DESTINATION include/shardlens/${folder})
 endforeach()
-# Old places of headers. Each forwards to the new place, for one release.
+# Old paths of headers. Each forwards to the new path, for one release.
 foreach(moved IN ITEMS config/strategy.h=planner/config/config.h train/runtime.h=runtime/runtime.h
                        config/choice.h=base/choice.h models/input_use.h=models/spec.h)
   string(REPLACE "=" ";" moved "${moved}")
