@@ -35,7 +35,7 @@ namespace {
 
 constexpr const char* kMarker = ".marker";
 
-/// How long to wait for a file that another host has just written: shared storage may show it late.
+/// The longest wait for a file that another host has just written: shared storage may show it late.
 constexpr auto kStoragePatience = std::chrono::seconds(10);
 
 std::string host_name() {

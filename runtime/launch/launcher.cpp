@@ -28,10 +28,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// How long the other ranks may take to end by themselves once one rank has failed.
+/// The time that the other ranks may take to end by themselves once one rank has failed.
 constexpr auto kGrace = std::chrono::seconds(3);
-/// How long the kernel may take to end a killed process: a process that waits for a device or a
-/// network disk does not end before that device or disk answers.
+/// The time that the kernel may take to end a killed process: a process that waits for a device or
+/// a network disk does not end before that device or disk answers.
 constexpr auto kKernelGrace = std::chrono::seconds(60);
 constexpr auto kLook = std::chrono::milliseconds(100);
 

@@ -17,10 +17,10 @@ constexpr const char* kLeft = "left";
 constexpr const char* kLine = "line/";
 constexpr const char* kStop = "stop";
 
-/// How long to wait for ranks that may be dead.
+/// The longest wait for ranks that may be dead.
 constexpr auto kStoreGrace = std::chrono::seconds(3);
 
-/// How long to wait for all ranks to choose. A rank's thread answers within a beat, however long
+/// The longest wait for all ranks to choose. A rank's thread answers within a beat, however long
 /// the rank's step takes.
 constexpr auto kChoice = std::chrono::seconds(10);
 

@@ -36,7 +36,7 @@ __all__ = ["Recording", "ShardlensError", "open", "plan", "record"]
 
 _PathLike = Union[str, "os.PathLike[str]"]
 
-# With these exit codes a command has answered: it fits, does not fit, or only with retries.
+# Exit codes of a command that has answered: it fits, it does not, only with allocator retries.
 _VERDICTS = (0, 3, 4)
 _WORDS = ("phase", "action", "recording")
 
