@@ -45,7 +45,7 @@ std::string recording_of(const AliveOptions& options) {
   const std::vector<std::string> files = recordings_of(options.source, options.rank);
   if (files.size() == 1) return files.front();
   throw std::invalid_argument(fmt::format(
-      "{}: {} ranks, but a tree is of one; choose it with --rank", options.source, files.size()));
+      "{}: {} ranks, but a tree shows one; choose it with --rank", options.source, files.size()));
 }
 
 AliveTree tree_of(const Profile& profile, const AliveBlocks& alive, TreeGrouping by,

@@ -116,7 +116,7 @@ class Archive {
       const auto wanted =
           static_cast<size_t>(std::min<int64_t>(bytes - at, static_cast<int64_t>(part.size())));
       if (!in.read_at(at, std::span(part).first(wanted))) {
-        fail(file, "became shorter while it was read");
+        fail(file, "shrank while it was read");
       }
       const auto written = ::archive_write_data(archive_.get(), part.data(), wanted);
       if (written != static_cast<la_ssize_t>(wanted)) {
@@ -173,7 +173,7 @@ Bundle bundle_run(const fs::path& run, const fs::path& file) {
   Bundle bundle{.file = file.empty() ? fs::path(name + ".tar.zst") : file};
   if (fs::exists(fs::symlink_status(bundle.file))) {
     throw std::invalid_argument(fmt::format(
-        "-o {}: the file is there already; give another name, or remove it", bundle.file.string()));
+        "-o {}: the file already exists; give another name, or remove it", bundle.file.string()));
   }
   Contents contents = Listing(folder).list();
   Archive archive(bundle.file);

@@ -189,7 +189,7 @@ CommandOutcome bundle(const Arguments& arguments, const Recordings&) {
              judgements_of_run(run),
       .error = {}};
   for (const fs::path& path : made.left_out) {
-    outcome.out += fmt::format("left out: {} (it leads out of the run, or is no file)\n",
+    outcome.out += fmt::format("left out: {} (it leads out of the run, or is not a file)\n",
                                shown(path.string()));
   }
   return outcome;
@@ -199,23 +199,24 @@ CommandOutcome bundle(const Arguments& arguments, const Recordings&) {
 
 constexpr std::array kCommands = {
     Command{"report", "RUN|FILE... [--rank R] [--json]",
-            "where the memory was at the peak of every rank", report},
+            "show where the memory was at every rank's peak", report},
     Command{"diff", "A B [--fail-above P% [--allow WORD,...]] [--json]",
-            "two runs or files; exit 1 where B's peak is above A's by more than P percent, 2 where "
-            "they cannot be compared; see shardlens gate --help",
+            "compare two runs or files; exit code 1 if B's peak is more than P percent above A's, "
+            "2 if they cannot be compared; see shardlens gate --help",
             diff},
     Command{"alive",
             "RUN|FILE [--rank R] [--at peak|end|SECONDS] [--by stack|module|category]\n"
             "      [--from top|bottom] [--threshold P%] [--json|--folded]",
-            "what is alive at a moment, as a tree; --folded is for flame graph tools", alive},
+            "show what is alive at a moment, as a tree; --folded is for flame graph tools", alive},
     Command{"export",
             "RUN|FILE --format memory-viz|memory-viz-json|perfetto|csv|html [--rank R] --out PATH",
-            "for PyTorch's memory viewer, Perfetto, spreadsheets, a browser", export_recording},
+            "write it for PyTorch's memory viewer, Perfetto, a spreadsheet or a browser",
+            export_recording},
     Command{"import", "SNAPSHOT.pickle --out FILE.slp",
-            "a memory snapshot of PyTorch as a recording", import_snapshot},
+            "turn a PyTorch memory snapshot into a recording", import_snapshot},
     Command{"bundle", "RUN [-o FILE]",
-            "one file of a run to copy home: all but its checkpoints and model", bundle},
-    Command{"check", "FILE", "every block of a file, and what is damaged; exit 1 if anything is",
+            "pack a run into one file to copy home: all but its checkpoints and model", bundle},
+    Command{"check", "FILE", "list a file's blocks and what is damaged; exit code 1 if anything is",
             check_file},
 };
 

@@ -62,7 +62,7 @@ std::string publish_stream(const std::string& path,
     if (file) write(file);
     if (!file.flush()) {
       throw std::runtime_error(
-          fmt::format("{}: cannot be written; is there room, and leave?", path));
+          fmt::format("{}: cannot be written; check the free space and permissions", path));
     }
   });
 }
@@ -131,7 +131,7 @@ std::string export_csv(const ExportOptions& options, const Paths& paths) {
   // A judgement stands in the rows of the table: without a row it would be lost.
   for (const MemoryTimeline& timeline : timelines) {
     if (is_whole(timeline.judgement) || !timeline.points.empty()) continue;
-    throw std::invalid_argument(fmt::format("{}: rank {} has nothing to export, it is {}",
+    throw std::invalid_argument(fmt::format("{}: rank {} has nothing to export: it is {}",
                                             options.source, timeline.header.rank,
                                             judgement_text(timeline.judgement)));
   }
@@ -143,7 +143,7 @@ std::string export_csv(const ExportOptions& options, const Paths& paths) {
 
 std::string export_html(const ExportOptions& options, const Paths&) {
   if (options.points) {
-    throw std::invalid_argument("--points: a page has every allocation; leave it out");
+    throw std::invalid_argument("--points: a page has every allocation; remove it");
   }
   return publish_stream(
       options.out, [&](auto& file) { options.write_page(options.source, options.rank, file); });
@@ -181,7 +181,7 @@ Judgement judgement_of(const std::string& path) {
 /// Returns the judgement of the recording in one line; empty if it is whole.
 std::string judgement_line(const std::string& path) {
   const auto unreadable = [](const std::exception& error) {
-    return fmt::format("damaged, or no recording: {}\n", error.what());
+    return fmt::format("damaged, or not a recording: {}\n", error.what());
   };
   try {
     const Judgement judgement = judgement_of(path);

@@ -27,10 +27,9 @@ constexpr std::string_view kUsage =
     "Compares the peaks of two runs or recordings, such as `shardlens record` makes, rank by "
     "rank.\n"
     "Exit code 1: a peak, allocated or reserved, grew by more than P percent (2).\n"
-    "Exit code 2: the two cannot be compared, and nothing was; --allow says by which words they\n"
-    "are all the same: damaged, growing, killed, newer, lost, out-of-memory, ranks, world, "
-    "device,\n"
-    "steps.\n";
+    "Exit code 2: the two were not compared, since something else differs or is missing. --allow\n"
+    "names what to ignore: damaged, growing, killed, newer, lost, out-of-memory, ranks, world,\n"
+    "device, steps.\n";
 
 double growth_percent(const Pair& pair) {
   if (pair.growth_bytes() == 0) return 0;
@@ -55,7 +54,7 @@ const RankDiff& worst_of(const RunDiff& diff) {
 std::string headline(const RunDiff& diff, double limit_percent) {
   const RankDiff& worst = worst_of(diff);
   const bool is_reserved = growth_of(worst) > worst.growth_percent();
-  return fmt::format("{} of rank {} {}: {}, allowed are {} %",
+  return fmt::format("{} of rank {} {}: {}, the limit is {} %",
                      is_reserved ? "reserved memory" : "the peak", worst.b.rank,
                      growth_of(worst) > limit_percent ? "grew too much" : "is within the limit",
                      percent_text(growth_of(worst)), limit_percent);
@@ -96,7 +95,8 @@ std::string gate_markdown(const RunDiff& diff, double limit_percent) {
   const RankDiff& worst = worst_of(diff);
   std::string text = fmt::format("### GPU memory: {}\n\n", headline(diff, limit_percent));
   for (const FoundObstacle& finding : obstacles_between(diff)) {
-    text += fmt::format("**Not alike**: {} ({}).\n\n", finding.text, info_of(finding.obstacle).why);
+    text += fmt::format("**Not comparable**: {} ({}).\n\n", finding.text,
+                        info_of(finding.obstacle).why);
   }
   text += fmt::format("| rank {} | base | new | growth |\n|---|---:|---:|---:|\n", worst.b.rank);
   text += markdown_row("**peak allocated**", worst.peak);

@@ -20,9 +20,9 @@ constexpr std::array<ObstacleInfo, kObstacles> kInfos = {{
     {"damaged", "what is missing may have been the peak"},
     {"growing", "the peak may still come"},
     {"killed", "the program did not run to its end"},
-    {"newer", "this version leaves out a part of the events"},
+    {"newer", "this version skips some of the events"},
     {"lost", "frees or allocations are missing"},
-    {"out-of-memory", "a peak at the limit says nothing of what was wanted"},
+    {"out-of-memory", "a peak at the limit does not show how much was needed"},
     {"ranks", "ranks that only one side has are not compared"},
     {"world", "a rank's share of the model differs"},
     {"device", "sizes and workspaces differ by GPU"},
@@ -123,7 +123,7 @@ std::string known_words() {
 Obstacle parse_word(std::string_view word) {
   const auto found = std::ranges::find(kInfos, word, &ObstacleInfo::word);
   if (found == kInfos.end()) {
-    throw std::invalid_argument(fmt::format("--allow {}: choose of {}", word, known_words()));
+    throw std::invalid_argument(fmt::format("--allow {}: choose from {}", word, known_words()));
   }
   return static_cast<Obstacle>(found - kInfos.begin());
 }
@@ -164,7 +164,7 @@ std::string refusal(std::span<const FoundObstacle> findings) {
   for (const Obstacle obstacle : obstacles) {
     words += fmt::format("{}{}", words.empty() ? "" : ",", info_of(obstacle).word);
   }
-  return fmt::format("{}; record again, or compare all the same with --allow {}", text, words);
+  return fmt::format("{}; record again, or compare anyway with --allow {}", text, words);
 }
 
 }  // namespace shardlens::profiler

@@ -70,7 +70,7 @@ std::string changed_rows(const RankDiff& diff) {
 }
 
 std::string step_diff_rows(const std::vector<StepDiff>& steps) {
-  if (steps.empty()) return "  no step is in both\n";
+  if (steps.empty()) return "  the two have no step in common\n";
   const auto differ =
       std::ranges::count_if(steps, [](const StepDiff& s) { return s.peak.growth_bytes() != 0; });
   const StepDiff& most = *std::ranges::max_element(
@@ -148,7 +148,7 @@ std::string verdict(const RankDiff& diff) {
   }
   std::string text =
       growth == 0
-          ? fmt::format("the peaks are equal, {}, but not what is in them",
+          ? fmt::format("the peaks are equal, {}, but their contents differ",
                         bytes_text(diff.peak.a_bytes))
           : fmt::format("B's peak is {} {} A's ({})", bytes_text(std::abs(growth)),
                         growth > 0 ? "above" : "below", percent_text(diff.growth_percent()));
@@ -168,7 +168,7 @@ std::string diff_text(const RunDiff& diff) {
   };
   std::string text = fmt::format("{}: {}\n", names(worst), verdict(worst));
   for (const FoundObstacle& finding : obstacles_between(diff)) {
-    text += fmt::format("  not alike: {} ({})\n", finding.text, info_of(finding.obstacle).why);
+    text += fmt::format("  not comparable: {} ({})\n", finding.text, info_of(finding.obstacle).why);
   }
   text += rank_diff_text(worst);
   for (const RankDiff& rank : diff.ranks) {

@@ -28,7 +28,7 @@ class SnapshotExport {
         out_(out) {
     if (lives_.lives.empty()) {
       throw std::invalid_argument(
-          "no memory of a device was recorded, which is all that memory_viz shows; "
+          "no device memory was recorded, and memory_viz shows nothing else; "
           "export a recording of the CPU as perfetto, csv or html");
     }
     for (uint32_t i = 0; i < profile.strings.size(); ++i)

@@ -150,7 +150,7 @@ Header header_in(Value said, const Header& imported) {
 Profile import_history(const Document& document) {
   const Value said = Value(document)["shardlens"];
   if (!said.is(Document::Type::map)) {
-    throw std::invalid_argument("it is no history that shardlens record has left");
+    throw std::invalid_argument("it is not a history that shardlens record has written");
   }
   Profile profile = import_snapshot(document, static_cast<int>(said["device_index"].integer(0)));
   profile.header = header_in(said, profile.header);

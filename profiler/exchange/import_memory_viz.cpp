@@ -439,7 +439,7 @@ int chosen_device(Value snapshot, std::optional<int> device) {
   const std::vector<int> devices = devices_of(snapshot);
   if (devices.empty()) {
     throw std::invalid_argument(
-        "it has no memory of any device; record with "
+        "it has no device memory; record with "
         "torch.cuda.memory._record_memory_history()");
   }
   if (!device && devices.size() == 1) return devices.front();
@@ -465,7 +465,7 @@ Profile import_snapshot(const Document& document, std::optional<int> device) {
   if (!snapshot["device_traces"].is(Document::Type::list) &&
       !snapshot["segments"].is(Document::Type::list)) {
     throw std::invalid_argument(
-        "it is no memory snapshot: neither device_traces nor segments is in it");
+        "it is not a memory snapshot: it has neither device_traces nor segments");
   }
   return SnapshotImport(document, chosen_device(snapshot, device)).read();
 }

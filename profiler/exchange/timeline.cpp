@@ -305,7 +305,7 @@ Space main_space_of(const EventSource& source) {
 }
 
 MemoryTimeline timeline_of(const EventSource& source, size_t most_points) {
-  if (most_points < 2) throw std::invalid_argument("a timeline needs two points at least");
+  if (most_points < 2) throw std::invalid_argument("a timeline needs at least two points");
   MemoryTimeline timeline = TimelineBuilder(source, most_points).build();
   timeline.judgement = source.judgement();
   return timeline;

@@ -61,15 +61,14 @@ class Indexer {
     IndexedBlock block{at, header, {}};
     const uint64_t payload_at = at + sizeof header;
     if (header.stored_bytes > unsound_left_) {
-      return refuse(std::move(block), "not looked at: too much of the file is damaged");
+      return refuse(std::move(block), "skipped: too much of the file is damaged");
     }
     stored_.resize(std::min<uint64_t>(header.stored_bytes, size_ - payload_at));
     stored_.resize(file_.read(payload_at, stored_));
     const bool is_cut_off = stored_.size() < header.stored_bytes;
     Problem problem;
     if (is_cut_off) {
-      problem =
-          fmt::format("cut off: {} of {} bytes are there", stored_.size(), header.stored_bytes);
+      problem = fmt::format("cut off: it has {} of {} bytes", stored_.size(), header.stored_bytes);
     } else if (crc32c(stored_) != header.payload_crc) {
       problem = "its checksum does not match its bytes";
     }
@@ -94,7 +93,7 @@ class Indexer {
 
   uint64_t resync(uint64_t at) {
     const uint64_t next = next_header(at + 1);
-    fault(at, fmt::format("{} bytes that are no block", next - at),
+    fault(at, fmt::format("{} bytes that do not form a block", next - at),
           next == size_ && next - at < sizeof(BlockHeader));
     return next;
   }
@@ -136,14 +135,14 @@ BlockIndex index_blocks(const File& file, const std::string& path) {
   BlockIndex index = Indexer(file).run();
   if (index.preamble.major != kMajor) {
     throw std::invalid_argument(
-        fmt::format("{}: format {}.{} of recordings, this program reads {}.x; use the version of "
+        fmt::format("{}: recording format {}.{}, but this program reads {}.x; use the version of "
                     "Shardlens that wrote it",
                     path, index.preamble.major, index.preamble.minor, kMajor));
   }
   const bool is_recording = index.blocks.size() > 0 || (index.faults.empty() && !index.torn_tail);
   if (!is_recording || index.file_bytes < sizeof(Preamble)) {
     throw std::invalid_argument(
-        fmt::format("{}: not a recording of Shardlens ({} bytes)", path, index.file_bytes));
+        fmt::format("{}: not a Shardlens recording ({} bytes)", path, index.file_bytes));
   }
   return index;
 }
@@ -152,7 +151,7 @@ void read_payload(const File& file, const IndexedBlock& block, BlockCodec& codec
   if (block.problem) throw std::runtime_error(*block.problem);
   Bytes stored(block.header.stored_bytes);
   if (file.read(block.offset + sizeof(BlockHeader), stored) < stored.size()) {
-    throw std::runtime_error("it cannot be read any more");
+    throw std::runtime_error("it can no longer be read");
   }
   codec.unpack(block.header, stored, payload);
 }

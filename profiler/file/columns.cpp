@@ -42,7 +42,7 @@ struct Lengths {
 };
 static_assert(sizeof(Lengths) == 4 + 4 * kColumns + kSlots &&
                   std::has_unique_object_representations_v<Lengths>,
-              "no byte between its fields is written as it happens to be");
+              "padding would be written with undefined bytes");
 
 uint64_t zigzag(uint64_t difference) { return (difference << 1) ^ (0 - (difference >> 63)); }
 uint64_t unzigzag(uint64_t code) { return (code >> 1) ^ (0 - (code & 1)); }
@@ -131,7 +131,7 @@ class ColumnWriter {
 
   /// Returns the column without the zeros at its end, since a reader takes missing bytes as zeros.
   ByteSpan trimmed() {
-    check(used_ <= bytes_.size(), "columns: more values than there was room for");
+    check(used_ <= bytes_.size(), "columns: more values than there is room for");
     while (used_ > 0 && bytes_[used_ - 1] == std::byte{0}) --used_;
     return ByteSpan(bytes_).first(used_);
   }
@@ -311,7 +311,7 @@ void EventEncoder::State::join() {
   for (const ByteSpan column : trimmed) result.insert(result.end(), column.begin(), column.end());
   size_t promised_bytes = sizeof lengths;
   for (const uint32_t bytes : lengths.bytes) promised_bytes += bytes;
-  check(result.size() == promised_bytes, "columns: they have other lengths than they name");
+  check(result.size() == promised_bytes, "columns: they are not as long as they claim");
 }
 
 EventEncoder::EventEncoder() : state_(std::make_unique<State>()) {}
@@ -365,7 +365,7 @@ Columns split(ByteSpan bytes) {
 
 /// Marks an event that this version does not know, until it is removed.
 constexpr auto kUnknownKind = static_cast<EventKind>(255);
-static_assert(kEventKinds <= 255, "the mark is no kind of its own");
+static_assert(kEventKinds <= 255, "the mark is not a kind of event");
 
 class RowDecoder {
  public:
@@ -401,7 +401,7 @@ class RowDecoder {
 
   const Event& allocation_at(uint64_t back) const {
     if (back > allocations_.size()) {
-      throw std::runtime_error("an event refers to an allocation that is not there");
+      throw std::runtime_error("an event refers to an allocation that does not exist");
     }
     return events_[allocations_[allocations_.size() - back]];
   }
@@ -425,7 +425,7 @@ class RowDecoder {
 }  // namespace
 
 int64_t EventDecoder::decode(ByteSpan bytes, uint32_t count, std::vector<Event>& events) {
-  if (count > kMaxBlockEvents) throw std::runtime_error("it names more events than a block has");
+  if (count > kMaxBlockEvents) throw std::runtime_error("it claims more events than fit a block");
   Columns columns = split(bytes);
   const bool has_unknown = columns.has_unknown;
   const size_t first = events.size();

@@ -145,7 +145,7 @@ bool decode_header(ByteSpan bytes, Header& header) {
 
 void put_string(Bytes& bytes, const NumberedString& string) {
   check(string.text.size() <= kMaxStringBytes, "a string is longer than readers take");
-  check((string.id & ~(kFrameEntry | kStackEntry)) != 0, "a string has the number of none");
+  check((string.id & ~(kFrameEntry | kStackEntry)) != 0, "a string has the number that means none");
   put(bytes, string.id);
   put(bytes, static_cast<uint32_t>(string.text.size()));
   put_text(bytes, string.text);
@@ -188,7 +188,7 @@ Bytes BlockCodec::pack(BlockHeader header, ByteSpan payload) {
     stored = payload.size();
     if (stored > 0) std::memcpy(block.data() + kHeader, payload.data(), stored);
   }
-  check(stored <= payload.size(), "a block grows where it is packed");
+  check(stored <= payload.size(), "a block grows when it is packed");
   block.resize(kHeader + stored);
   header.raw_bytes = static_cast<uint32_t>(payload.size());
   header.stored_bytes = static_cast<uint32_t>(stored);

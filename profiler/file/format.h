@@ -20,7 +20,7 @@
 
 namespace shardlens::profiler {
 
-static_assert(std::endian::native == std::endian::little, "recordings are written as they lie");
+static_assert(std::endian::native == std::endian::little, "numbers are written as in memory");
 
 using Bytes = std::vector<std::byte>;
 using ByteSpan = std::span<const std::byte>;
@@ -54,7 +54,7 @@ struct Preamble {
   uint32_t crc = 0;  // of the bytes before it
 };
 static_assert(sizeof(Preamble) == 32 && std::has_unique_object_representations_v<Preamble>,
-              "no byte between its fields is written as it happens to be");
+              "padding would be written with undefined bytes");
 
 struct BlockHeader {
   uint32_t magic = kBlockMagic;
@@ -73,7 +73,7 @@ struct BlockHeader {
   uint32_t header_crc = 0;  // of the bytes before it
 };
 static_assert(sizeof(BlockHeader) == 64 && std::has_unique_object_representations_v<BlockHeader>,
-              "no byte between its fields is written as it happens to be");
+              "padding would be written with undefined bytes");
 
 template <class T>
 ByteSpan bytes_of(const T& value) {

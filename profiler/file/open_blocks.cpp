@@ -159,7 +159,7 @@ OpenBlocks::OpenBlocks(const std::string& path, uint64_t id, OpenShape shape, bo
   // A reader refuses a file of other sizes.
   check(shape.blocks > 0 && shape.blocks <= kMaxBlocks, "open blocks: none, or too many");
   check(shape.block_events > 0 && shape.block_events <= kMaxBlockEvents,
-        "open blocks: a block without events, or of too many");
+        "open blocks: a block without events, or with too many");
   check(shape.area_bytes >= sizeof(uint64_t) && shape.area_bytes <= kMaxBlockBytes,
         "open blocks: an area without room, or with too much");
   file_.lock();
@@ -261,7 +261,7 @@ class OpenReader {
 
   /// Returns why the file cannot be read; nothing if it is this recording's and sound.
   Problem problem(uint64_t id) {
-    if (read_at<OpenPreamble>(0, preamble_) < sizeof preamble_) return "it has no whole beginning";
+    if (read_at<OpenPreamble>(0, preamble_) < sizeof preamble_) return "its beginning is cut off";
     const OpenShape& shape = preamble_.shape;
     const bool sound = preamble_.magic == kOpenMagic && preamble_.crc == crc_of_preamble(preamble_);
     if (!sound) return "its beginning is damaged";
@@ -270,7 +270,7 @@ class OpenReader {
     if (preamble_.record_bytes != sizeof(Event)) return "its events have another size";
     if (shape.blocks > kMaxBlocks || shape.block_events > kMaxBlockEvents ||
         shape.area_bytes > kMaxBlockBytes) {
-      return "it names a size that no version writes";
+      return "it claims a size that no version writes";
     }
     return std::nullopt;
   }
@@ -278,7 +278,7 @@ class OpenReader {
   void read_all(OpenContents& contents) {
     contents.has_writer = file_.is_locked();
     if (file_.size() < file_bytes(preamble_.shape)) {
-      contents.faults.push_back(fmt::format("the .open file is cut off: {} of {} bytes are there",
+      contents.faults.push_back(fmt::format("the .open file is cut off: it has {} of {} bytes",
                                             file_.size(), file_bytes(preamble_.shape)));
     }
     read_numbers(contents);

@@ -39,7 +39,7 @@ struct OpenShape {
   uint32_t area_bytes = 0;  // of each of the two areas for strings
 };
 
-static_assert(sizeof(OpenShape) == 12, "it lies in the file as it lies in memory");
+static_assert(sizeof(OpenShape) == 12, "it is the same in the file and in memory");
 
 constexpr int kStringAreas = 2;
 

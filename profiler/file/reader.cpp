@@ -168,9 +168,9 @@ void Reader::Recording::take_sealed() {
       note(block, error.what());
     }
   }
-  if (!has_header) note("its header is missing: rank, device and configuration are not known");
+  if (!has_header) note("its header is missing: rank, device and configuration are unknown");
   if (has_later_types) {
-    note_newer(fmt::format("written as format {}.{}: what is newer than {}.{} is left out",
+    note_newer(fmt::format("written in format {}.{}: what is newer than {}.{} is left out",
                            index_.preamble.major, index_.preamble.minor, kMajor, kMinor));
   }
 }
@@ -293,8 +293,8 @@ void Reader::Recording::note_ends() {
     if (!has_open || misses_events) note(*index_.torn_tail);
   }
   if (closed || open_.found) return;
-  note(fmt::format("it was not closed, and of its .open file {}: the last events may be missing",
-                   open_.problem.value_or("there is none")));
+  note(fmt::format("not closed, and its .open file is useless ({}): the last events may be missing",
+                   open_.problem.value_or("it is missing")));
   may_lack_end_ = true;
 }
 
@@ -312,7 +312,7 @@ bool Reader::Recording::read(const Part& part, std::vector<Event>& events) {
   events.clear();
   if (!take_events(part, events)) return false;
   if (!std::ranges::all_of(events, is_time, &Event::time_ns)) {
-    note(fmt::format("events block {}: an event lies more than 73 years away", part.sequence));
+    note(fmt::format("events block {}: an event is more than 73 years away", part.sequence));
     events.clear();
     return false;
   }
@@ -461,7 +461,7 @@ void Reader::Recording::repair(size_t snapshot, std::vector<Event>& events) {
   events = (sure_ ? *sure_ : live_before(snapshot)).path_to(target, part.last_ns);
   state_lost_ = sure_stale_ = false;
   sure_.reset();
-  note(fmt::format("the memory that is live is known again from {} ms on: {} events put in",
+  note(fmt::format("live memory is known again from {} ms on: {} events were inserted",
                    part.last_ns / 1'000'000, events.size()));
 }
 

@@ -27,7 +27,7 @@ Sealer::Sealer(const std::string& path, uint64_t id, const Header& header)
   const Bytes fields = encode_header(header);
   if (fields.size() > kMaxBlockBytes) {
     throw std::invalid_argument(
-        fmt::format("{}: the header of a recording has {} bytes, at most {} are possible", path,
+        fmt::format("{}: the recording's header has {} bytes, but at most {} are possible", path,
                     fields.size(), kMaxBlockBytes));
   }
   Preamble preamble{.id = id};
@@ -57,7 +57,7 @@ void Sealer::seal_strings(std::span<const std::byte> entries) {
   const std::vector<NumberedString> strings = decode_strings(entries);
   size_t whole_bytes = 0;
   for (const NumberedString& string : strings) whole_bytes += kStringHeadBytes + string.text.size();
-  check(whole_bytes == entries.size(), "recording: a string is sealed that is cut off");
+  check(whole_bytes == entries.size(), "recording: a sealed string is cut off");
   append({.type = BlockType::strings, .count = static_cast<uint32_t>(strings.size())}, entries);
 }
 
@@ -65,8 +65,8 @@ void Sealer::seal_events(uint64_t sequence, uint64_t lost, std::span<const Event
   // Readers note a fault where numbers leave one out, and take no block of more events.
   check(sequence == last_sequence_ + 1, "recording: a block of events is sealed out of turn");
   check(!events.empty() && events.size() <= kMaxBlockEvents,
-        "recording: a block without events, or of too many");
-  check(lost >= last_lost_, "recording: fewer events are lost than there were");
+        "recording: a block without events, or with too many");
+  check(lost >= last_lost_, "recording: the number of lost events has fallen");
   last_lost_ = lost;
   const auto [first, last] = std::ranges::minmax(events, {}, &Event::time_ns);
   append({.type = BlockType::events,
@@ -98,7 +98,7 @@ void Sealer::seal_snapshot(uint64_t sequence, int64_t time_ns) {
 }
 
 void Sealer::seal_end(uint64_t events, uint64_t lost) {
-  check(lost >= last_lost_, "recording: fewer events are lost than there were");
+  check(lost >= last_lost_, "recording: the number of lost events has fallen");
   check(events >= last_sequence_, "recording: more blocks are sealed than there were events");
   Bytes payload;
   put(payload, events);

@@ -37,7 +37,7 @@ OpenShape shape_of(const WriterOptions& options) {
   if (options.blocks < 2 || options.blocks > 1024 || options.block_events < 1 ||
       options.block_events > kMaxBlockEvents) {
     throw std::invalid_argument(
-        fmt::format("{} blocks of {} events: a recording takes 2 to 1024 of 1 to {}",
+        fmt::format("{} blocks of {} events: give 2 to 1024 blocks of 1 to {} events",
                     options.blocks, options.block_events, kMaxBlockEvents));
   }
   return {options.blocks, options.block_events, kAreaBytes};
@@ -321,7 +321,7 @@ void Writer::Recording::seal_strings() {
 void Writer::Recording::seal(uint32_t index) {
   const Block block = blocks_.at(index);
   check(block.count > 0 && block.count <= options_.block_events,
-        "recording: a block is handed over that has no event, or too many");
+        "recording: a block to seal has no event, or too many");
   sealer_.seal_events(block.sequence, block.lost, open_.events(index, block.count));
   bytes_ = sealer_.bytes();
   const std::lock_guard lock(mutex_);

@@ -166,7 +166,7 @@ Cupti load_cupti() {
   uint32_t version = 0;
   cupti.get_version(&version);
   if (version / 10000 != kMajorVersion || version < kFirstVersion) {
-    throw std::runtime_error(fmt::format("version {}.{}.{}, where 13.0.1 or a later 13 is needed",
+    throw std::runtime_error(fmt::format("version {}.{}.{}, but 13.0.1 or a later 13 is needed",
                                          version / 10000, version / 100 % 100, version % 100));
   }
   find(library, "cuptiGetResultString", cupti.get_result_string);

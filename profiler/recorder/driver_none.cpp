@@ -12,7 +12,7 @@ DriverWatch::DriverWatch(Sink)
         static Account none;
         return none;
       }()),
-      unavailable_("CUPTI unavailable: PyTorch's is that of CUDA 12, where 13.0.1 is needed") {}
+      unavailable_("CUPTI unavailable: PyTorch's is from CUDA 12, but 13.0.1 is needed") {}
 
 DriverWatch::~DriverWatch() = default;
 

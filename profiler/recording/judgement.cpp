@@ -15,7 +15,7 @@ std::string state_text(const Judgement& judgement) {
     case RecordingState::growing:
       return "still being written: the peak so far";
     case RecordingState::killed:
-      return "not closed, its program was killed or could not write on: the peak until then";
+      return "not closed, its program was killed or could no longer write: the peak until then";
     case RecordingState::newer:
       return "written by a later version, whose new events are left out: the peak may be higher or "
              "lower";
@@ -44,7 +44,7 @@ std::string judgement_text(const Judgement& judgement) {
   std::string text = state_text(judgement);
   if (judgement.lost_events > 0) {
     text += fmt::format(
-        "{}{} events were lost, since more came than could be kept: "
+        "{}{} events were lost, since they came faster than they could be kept: "
         "the peak may be higher or lower",
         text.empty() ? "" : "; ", judgement.lost_events);
   }

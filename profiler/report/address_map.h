@@ -21,7 +21,7 @@ class AddressMap {
 
   /// Inserts an address, or replaces its index. `index` must not be kNone.
   void insert(uint64_t address, uint32_t index) {
-    check(index != kNone, "an address gets the index of none");
+    check(index != kNone, "an address gets the index that means none");
     if (2 * (size_ + 1) > slots_.size()) grow();
     Slot& slot = slots_[place_of(address)];
     if (slot.index == kNone) ++size_;

@@ -85,7 +85,7 @@ TreePath TreePaths::modules(const AliveGroup& group) const {
     const std::string_view module = module_of(call);
     if (!module.empty()) path.push_back({.name = std::string(module), .file = call.file});
   }
-  if (path.empty()) path.push_back({.name = "in no module"});
+  if (path.empty()) path.push_back({.name = "outside any module"});
   path.push_back({.name = text(group.label)});
   return path;
 }

@@ -229,7 +229,7 @@ std::string reserved_rows(const Ledger& ledger) {
   const BlockTotals& blocks = ledger.blocks;
   std::string text = bytes_row("reserved by LibTorch", ledger.reserved_bytes);
   text += term_if_any("asked for", blocks.requested) + term_if_any("rounding", blocks.rounding);
-  text += term_if_any("pending", blocks.pending, "freed, other streams still use it");
+  text += term_if_any("pending", blocks.pending, "freed, but other streams still use it");
   text += term_if_any("split", blocks.split, "free beside used blocks");
   return text + term_if_any("cached", blocks.cached);
 }
@@ -246,12 +246,12 @@ std::string ledger_rows(const Ledger& ledger) {
 std::string pinned_rows(const RankReport& rank) {
   std::string text;
   if (const auto& pinned = rank.spaces[static_cast<size_t>(Space::pinned)]) {
-    text = fmt::format("{} at most by the driver", bytes_text(pinned->peak_bytes));
+    text = fmt::format("at most {} from the driver", bytes_text(pinned->peak_bytes));
   }
   const CounterReport& held = rank.counters[static_cast<size_t>(Counter::pinned_held)];
   const CounterReport& used = rank.counters[static_cast<size_t>(Counter::pinned_used)];
   if (held.largest > 0) {
-    text += fmt::format("{}{} held by LibTorch, {} of it used", text.empty() ? "" : "; ",
+    text += fmt::format("{}{} held by LibTorch, {} in use", text.empty() ? "" : "; ",
                         bytes_text(held.largest), bytes_text(used.largest));
   }
   return text.empty() ? "" : row("pinned memory", text);
@@ -261,7 +261,7 @@ std::string counter_rows(const RankReport& rank) {
   const CounterReport& resident = rank.counters[static_cast<size_t>(Counter::resident_host)];
   std::string text;
   if (resident.count > 0) {
-    text = row("host memory", fmt::format("{} resident at most, {} at the end",
+    text = row("host memory", fmt::format("at most {} resident, {} at the end",
                                           bytes_text(resident.largest), bytes_text(resident.last)));
   }
   text += pinned_rows(rank);
@@ -276,7 +276,7 @@ std::string end_rows(const RankReport& rank, const SpaceReport& space) {
   std::string text = row("at the end", fmt::format("{} allocated", bytes_text(space.end_bytes)));
   text += row("events", fmt::format("{}, {} lost", rank.events, rank.judgement.lost_events));
   if (rank.unmatched > 0) {
-    text += row("", fmt::format("{} of an address that nothing had allocated", rank.unmatched));
+    text += row("", fmt::format("{} of addresses that nothing had allocated", rank.unmatched));
   }
   return text;
 }
@@ -338,7 +338,7 @@ std::string missing_ranks_text(const std::vector<RankReport>& ranks) {
   if (std::ssize(there) >= world_size) return {};
   std::string names;
   for (const int32_t rank : there) names += fmt::format("{}{}", names.empty() ? "" : ", ", rank);
-  return fmt::format("of {} ranks, {} are here: {}\n", world_size, there.size(), names);
+  return fmt::format("{} of {} ranks are in this report: {}\n", there.size(), world_size, names);
 }
 
 }  // namespace

@@ -182,7 +182,7 @@ TEST_CASE("a tree by stack, from either end, by module and by category") {
   CHECK(tree_folded(tree_of(profile, TreeGrouping::module, TreeStart::top)) ==
         "Llama  llama.py;Block  llama.py;llama.py:62 forward 400\n"
         "Llama  llama.py;llama.py:90 forward 50\n"
-        "in no module;MmBackward0 40\nbare 10\n");
+        "outside any module;MmBackward0 40\nbare 10\n");
   const AliveTree by_category = tree_of(profile, TreeGrouping::category, TreeStart::bottom);
   std::map<std::string, int64_t> bytes;
   for (const uint32_t child : by_category.nodes[0].children) {

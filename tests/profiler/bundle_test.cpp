@@ -89,7 +89,7 @@ TEST_CASE("a bundle replaces nothing, and leaves nothing where it fails", "[bund
   const std::string file = folder.file("home.tar.zst");
   tests::write_file(file, "mine");
   CHECK_THROWS_MATCHES(bundle_run(folder.file("run"), file), std::invalid_argument,
-                       MessageMatches(ContainsSubstring("the file is there already")));
+                       MessageMatches(ContainsSubstring("the file already exists")));
   CHECK(tests::read_file(file) == "mine");
   CHECK_THROWS_MATCHES(bundle_run(folder.file("logs"), folder.file("b")), std::invalid_argument,
                        MessageMatches(ContainsSubstring("not a run")));

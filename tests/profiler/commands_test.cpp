@@ -140,8 +140,8 @@ TEST_CASE("a run is put into one file that is not replaced") {
   const CommandOutcome made = command({"bundle", run.path(), "-o", home.file("b")});
   CHECK(made.exit_code == 0);
   CHECK_THAT(made.out, ContainsSubstring("b: 2 files, "));
-  CHECK_THAT(made.out, ContainsSubstring("damaged, or no recording: " + run.file(1)));
+  CHECK_THAT(made.out, ContainsSubstring("damaged, or not a recording: " + run.file(1)));
   CHECK_THROWS_MATCHES(command({"bundle", run.path(), "-o", home.file("b")}), std::invalid_argument,
-                       MessageMatches(ContainsSubstring("is there already")));
+                       MessageMatches(ContainsSubstring("already exists")));
   CHECK_THROWS_AS(command({"bundle"}), std::invalid_argument);
 }

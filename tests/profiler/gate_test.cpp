@@ -60,7 +60,7 @@ TEST_CASE("a gate writes what grew as Markdown, also where nothing did") {
   const auto outcome =
       gate_command({files.base(), files.grown(), "--markdown", markdown}, analyse_small);
   CHECK(outcome.error ==
-        "shardlens gate: the peak of rank 0 grew too much: +28.57 %, allowed are 2 %; B's peak is "
+        "shardlens gate: the peak of rank 0 grew too much: +28.57 %, the limit is 2 %; B's peak is "
         "2.00 MiB above A's (+28.6 %): +2.00 MiB activation\n");
   const std::string text = tests::read_file(markdown);
   CHECK_THAT(text, ContainsSubstring("### GPU memory: the peak of rank 0 grew too much"));
@@ -178,5 +178,5 @@ TEST_CASE("a gate refuses what it cannot compare") {
   refused({files.base()}, "see --help");
   refused({files.base(), files.grown(), "--fail-above", "x"}, "--fail-above x: not a share");
   refused({files.base(), files.folder.file("none.slp")}, "no such file");
-  refused({files.base(), files.grown(), "--allow", "all"}, "--allow all: choose of damaged");
+  refused({files.base(), files.grown(), "--allow", "all"}, "--allow all: choose from damaged");
 }

@@ -136,5 +136,5 @@ TEST_CASE("what is no history of ours is refused") {
   json made = history();
   made.erase("shardlens");
   CHECK_THROWS_MATCHES(imported(made), std::invalid_argument,
-                       Catch::Matchers::MessageMatches(ContainsSubstring("it is no history")));
+                       Catch::Matchers::MessageMatches(ContainsSubstring("it is not a history")));
 }

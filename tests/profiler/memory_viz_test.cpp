@@ -276,7 +276,7 @@ TEST_CASE("what is no snapshot, or of several devices, is refused with a way out
   const auto check = [](const std::string& text, const std::string& what) {
     CHECK_THROWS_WITH(import_memory_viz(text), ContainsSubstring(what));
   };
-  check("{}", "it is no memory snapshot");
+  check("{}", "it is not a memory snapshot");
   check("nonsense", "byte 0: no pickle");
   check("", "cut off");
   check(R"({"segments":[],"device_traces":[]})", "_record_memory_history");

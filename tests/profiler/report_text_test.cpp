@@ -44,7 +44,7 @@ constexpr const char* kSmallText =
     asked for               4.00 MiB
     rounding                   100 B
     split                  16.00 MiB  free beside used blocks
-  host memory           2.00 GiB resident at most, 2.00 GiB at the end
+  host memory           at most 2.00 GiB resident, 2.00 GiB at the end
   at the end            4.00 MiB allocated
   events                21, 0 lost
 )";
@@ -95,8 +95,8 @@ TEST_CASE("the rank with the highest peak comes first, an empty one is a line") 
   CHECK_THAT(text, ContainsSubstring("\n\nrank 0 of"));
   CHECK(
       text.ends_with("\nrank 1 of 3 on cpu: no allocation in 0 events; the recording is damaged, "
-                     "but no event is missing; 4 events were lost, since more came than could be "
-                     "kept: the peak may be higher or lower\n"));
+                     "but no event is missing; 4 events were lost, since they came faster than "
+                     "they could be kept: the peak may be higher or lower\n"));
 }
 
 TEST_CASE("a report has no row of what was not recorded, nor of nothing") {

@@ -454,8 +454,8 @@ TEST_CASE("pinned memory is recorded in LibTorch's sizes, and as it is used") {
   CHECK(largest(Counter::pinned_used) == kGiven);
   REQUIRE(report.spaces[static_cast<size_t>(Space::pinned)]);
   CHECK(report.spaces[static_cast<size_t>(Space::pinned)]->peak_bytes == kGiven);
-  CHECK(report_text({report}).find("4.01 MiB at most by the driver; 4.01 MiB held by LibTorch, "
-                                   "4.01 MiB of it used") != std::string::npos);
+  CHECK(report_text({report}).find("at most 4.01 MiB from the driver; 4.01 MiB held by LibTorch, "
+                                   "4.01 MiB in use") != std::string::npos);
 }
 
 TEST_CASE("the recording of some steps says of them what the whole one says") {
