@@ -32,11 +32,11 @@ constexpr std::array kFolders = {"logs", "profiles"};
   throw std::runtime_error(fmt::format("{}: {}", path.string(), why));
 }
 
-/// The files of a run that go into a bundle, as paths relative to the run, in the order of their
-/// names within each folder.
+/// The files of a run that go into a bundle, as paths relative to the run, sorted by name within
+/// each folder.
 struct Contents {
   std::vector<fs::path> files;
-  std::vector<fs::path> left_out;  // what is no file of the run, such as a link out of it
+  std::vector<fs::path> left_out;  // not files of the run, such as links that leave it
 };
 
 class Listing {
@@ -50,7 +50,7 @@ class Listing {
   }
 
  private:
-  /// True if the file is, or lies behind, a link that leads out of the run or to no file.
+  /// True if the file is, or is behind, a link that leads out of the run or nowhere.
   bool is_outside(const fs::path& file) const {
     std::error_code broken;
     const fs::path real = fs::canonical(run_ / file, broken);
@@ -66,7 +66,7 @@ class Listing {
     if (fs::is_regular_file(run_ / file)) {
       found_.files.push_back(file);
     } else if (itself == fs::file_type::symlink || fs::is_other(run_ / file)) {
-      found_.left_out.push_back(file);  // a link to a folder, or no regular file
+      found_.left_out.push_back(file);  // a link to a folder, or not a regular file
     }
   }
 
@@ -128,7 +128,7 @@ class Archive {
   }
 
   /// Gives the archive its name and returns its size in bytes. Throws if a file of that name has
-  /// appeared meanwhile, which stays as it is.
+  /// appeared meanwhile, and leaves that file as it is.
   int64_t publish() {
     check(::archive_write_close(archive_.get()));
     const auto bytes = static_cast<int64_t>(fs::file_size(unfinished_));

@@ -25,8 +25,8 @@ struct Recordings {
   PageWriter write_page = {};
 };
 
-/// Runs the command that `arguments`, which lack the program's name, ask for. The exit code is 0 if
-/// it succeeded, 1 if a limit was passed or a file is damaged. Throws std::invalid_argument for
+/// Runs the command in `arguments`, which do not include the program's name. The exit code is 0 if
+/// it succeeded, 1 if a limit was exceeded or a file is damaged. Throws std::invalid_argument for
 /// wrong usage and std::runtime_error if a file cannot be read.
 CommandOutcome profile_command(const std::vector<std::string>& arguments,
                                const Recordings& recordings);

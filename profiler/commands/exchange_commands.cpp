@@ -128,7 +128,7 @@ std::vector<MemoryTimeline> timelines_of(const Paths& paths, size_t points) {
 std::string export_csv(const ExportOptions& options, const Paths& paths) {
   const std::vector<MemoryTimeline> timelines =
       timelines_of(paths, options.points.value_or(kTablePoints));
-  // A judgement stands in the rows of the table: without a row it would be lost.
+  // The rows of the table show the judgement, so without a row it would be lost.
   for (const MemoryTimeline& timeline : timelines) {
     if (is_whole(timeline.judgement) || !timeline.points.empty()) continue;
     throw std::invalid_argument(fmt::format("{}: rank {} has nothing to export: it is {}",

@@ -10,7 +10,7 @@
 
 namespace shardlens::profiler {
 
-/// Writes a run or recording, or one rank of it, as a page: the viewer does.
+/// Writes a run or recording, or one of its ranks, as a page; the viewer implements it.
 using PageWriter =
     std::function<void(const std::string& source, std::optional<int32_t> rank, std::ostream& out)>;
 

@@ -65,7 +65,7 @@ std::string markdown_row(std::string_view name, const Pair& pair) {
                      bytes_text(pair.b_bytes), percent_text(growth_percent(pair)));
 }
 
-/// Returns a table of the places that differ at the peaks, the one that differs most first.
+/// Returns a table of the places that differ at the peaks, the greatest difference first.
 std::string changed_places(const RankDiff& rank) {
   std::string rows;
   size_t count = 0;

@@ -1,5 +1,5 @@
-// `shardlens gate` tells if a change made a program's peak grow: by its exit code for CI, and in
-// Markdown for the reviewers of the change.
+// `shardlens gate` tells whether a change made a program's peak grow: by its exit code for CI, and
+// in Markdown for the reviewers of the change.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,6 @@
-// Says if the peaks of two runs may be compared as numbers: names each thing that differs, or that
-// a recording lacks. `diff` shows these obstacles; `gate` refuses to compare unless --allow names
-// each by its word.
+// Says whether the peaks of two runs can be compared as numbers, and names everything that differs
+// or that a recording lacks. `diff` shows these obstacles; `gate` refuses to compare unless --allow
+// names each by its word.
 #pragma once
 
 #include <span>
@@ -47,8 +47,8 @@ std::vector<Obstacle> parse_allowed(const std::vector<std::string>& words);
 std::vector<FoundObstacle> remove_allowed(std::vector<FoundObstacle> findings,
                                           std::span<const Obstacle> allowed);
 
-/// Returns one line: why the two are not compared, and what --allow would have to say. Call it with
-/// at least one finding.
+/// Returns one line: why the two are not compared, and what --allow would have to name. Call it
+/// with at least one finding.
 std::string refusal(std::span<const FoundObstacle> findings);
 
 }  // namespace shardlens::profiler

@@ -1,5 +1,5 @@
 // Compares two recordings: what grew or shrank at the peak, in every step and phase, and which
-// places hold more or less at it. B is compared with A, so a growth is positive.
+// places hold more or less there. B is compared with A, so a growth is positive.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ struct StepDiff {
   Pair peak;
 };
 
-/// The facts about one of two recordings that tell if they can be compared.
+/// The facts about one of two recordings that tell whether they can be compared.
 struct Side {
   int32_t rank = 0;
   int32_t world_size = 1;
@@ -46,12 +46,12 @@ struct RankDiff {
   Side b{};
   Pair peak{};
   std::optional<Pair> reserved{};              // where both recorded segments
-  std::array<Pair, kCategories> categories{};  // at each one's own peak
+  std::array<Pair, kCategories> categories{};  // at each side's own peak
   std::array<std::optional<Pair>, kPhases> phases{};
-  std::vector<StepDiff> steps{};  // that both have
-  Matching at_peak{};             // of what is alive at each one's own peak
+  std::vector<StepDiff> steps{};  // the steps that both have
+  Matching at_peak{};             // of the blocks alive at each side's own peak
 
-  /// Returns a category's name for people, who see shards where one of the two has any.
+  /// Returns a category's name for people. It speaks of shards if one of the two runs has any.
   std::string_view name_of(Category category) const;
   /// Returns the growth of the peak in percent of A's; infinite if A has none and B has one.
   double growth_percent() const;
@@ -68,15 +68,15 @@ struct RunDiff {
 
 RankDiff diff_ranks(const RankReport& a, const RankReport& b);
 
-/// Compares recordings of the same rank; one recording on each side is a pair whatever their ranks
-/// are. Throws std::invalid_argument if no rank has a partner.
+/// Compares recordings of the same rank; a single recording on each side is a pair whatever its
+/// rank. Throws std::invalid_argument if no rank has a partner.
 RunDiff diff_runs(const std::vector<RankReport>& a, const std::vector<RankReport>& b);
 
 /// Returns one line: by how much the peak grew, and what grew or shrank most at it.
 std::string verdict(const RankDiff& diff);
 
-/// Returns the comparison as text for people: the pair that grew most in full, each other one in a
-/// line.
+/// Returns the comparison as text for people: the pair that grew most in full, every other pair in
+/// one line.
 std::string diff_text(const RunDiff& diff);
 
 /// Returns {"schema":"shardlens.profile_diff/2", ...} with a newline at the end.

@@ -11,10 +11,10 @@ namespace shardlens::profiler {
 namespace {
 
 constexpr size_t kMostCells = 1'000'000;
-constexpr double kSameFunction = 1;       // for a pair of lines in functions of one name
-constexpr double kRenamedFunction = 0.5;  // and in functions of two
-constexpr double kSameBlocks = 0.5;       // more, if all their blocks are of the same sizes
-constexpr double kShift = 0.25;           // less, if the distance differs from the pair before
+constexpr double kSameFunction = 1;       // for a pair of lines in functions of the same name
+constexpr double kRenamedFunction = 0.5;  // and in functions of different names
+constexpr double kSameBlocks = 0.5;       // added if all their blocks have the same sizes
+constexpr double kShift = 0.25;           // subtracted if the distance differs from the last pair's
 constexpr double kMostlyTheSame = 0.5;    // of the bytes
 
 using Lines = std::vector<const ProgramLine*>;
@@ -37,7 +37,7 @@ bool share_a_category(const ProgramLine& a, const ProgramLine& b) {
   return std::ranges::any_of(a.sizes, [&](const auto& one) { return b.sizes.contains(one.first); });
 }
 
-/// Returns the part, 0 to 1, of two lines' bytes that lies in blocks of the same category and size.
+/// Returns the share, 0 to 1, of two lines' bytes in blocks of the same category and size.
 double likeness(const ProgramLine& a, const ProgramLine& b) {
   int64_t common = 0;
   for (const auto& [category, sizes] : a.sizes) {
@@ -95,7 +95,7 @@ class FileAlignment {
     }
   }
 
-  /// Returns what a pair of lines is worth; 0 if they cannot be one line.
+  /// Returns the score of a pair of lines; 0 if they cannot be the same line.
   double worth(const ProgramLine& a, const ProgramLine& b) const {
     if (a.function == b.function) {
       return share_a_category(a, b) ? kSameFunction + kSameBlocks * likeness(a, b) : 0;
@@ -108,7 +108,7 @@ class FileAlignment {
   size_t& best(size_t i, size_t j) { return best_[i * (b_.size() + 1) + j]; }
   double score_of(size_t cell) const { return cell == kNone ? 0 : cells_[cell].score; }
 
-  /// Puts a pair behind the best alignment before it, and notes the best up to this place.
+  /// Appends a pair to the best alignment before it, and notes the best one up to this cell.
   void fill(size_t i, size_t j) {
     const double own = worth(*a_[i], *b_[j]);
     const size_t index = i * b_.size() + j;
@@ -128,7 +128,7 @@ class FileAlignment {
     const size_t before = best(i, j);
     const bool is_first_unmoved = before == kNone && distance(i, j) == 0;
     const Cell shifted{own + score_of(before) - (is_first_unmoved ? 0 : kShift), before};
-    // The last pair at this distance lies before this one, unless two functions share a line.
+    // The last pair at this distance is before this one, unless two functions share a line.
     const auto same = last_at_.find(distance(i, j));
     if (same == last_at_.end()) return shifted;
     const size_t last = same->second;
@@ -167,8 +167,8 @@ std::map<std::pair<std::string, Category>, int64_t> bytes_by_function(const Line
   return bytes;
 }
 
-/// Returns the bytes that functions of both files hold if at least half of the smaller file's are;
-/// else 0.
+/// Returns the bytes of functions that both files have, if these are at least half of the smaller
+/// file's bytes; else 0.
 int64_t likeness_of_files(const Lines& a, const Lines& b) {
   const auto in_a = bytes_by_function(a);
   const auto in_b = bytes_by_function(b);

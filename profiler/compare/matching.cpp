@@ -28,8 +28,8 @@ struct PlaceBlocks {
   std::vector<int64_t> sizes;  // of the blocks without a partner, in descending order
   int64_t bytes = 0;           // of all
   int64_t count = 0;
-  int64_t most = -1;                // bytes of the largest block,
-  uint32_t largest = kNoHeldBlock;  // which the caller numbers so
+  int64_t most = -1;                // bytes of the largest block
+  uint32_t largest = kNoHeldBlock;  // the caller's number of that block
 };
 
 struct PlaceKey {
@@ -134,7 +134,7 @@ void pair_equal_blocks(JointPlace& joint) {
   joint.b.sizes = std::move(left_b);
 }
 
-/// Pairs the blocks that are left of one place, the largest with the largest.
+/// Pairs the remaining blocks of one place, the largest with the largest.
 void pair_resized_blocks(JointPlace& joint) {
   const size_t pairs = std::min(joint.a.sizes.size(), joint.b.sizes.size());
   for (size_t i = 0; i < pairs; ++i) {
@@ -164,7 +164,7 @@ void pair_astray(const UnmatchedBlock& a, const UnmatchedBlock& b) {
   b.place->in_both_bytes += std::min(a.bytes, b.bytes);
 }
 
-/// Pairs the blocks of equal sizes. Both lists are in descending order, and so is what is left.
+/// Pairs the blocks of equal sizes. Both lists are in descending order, and stay so.
 void pair_equal_blocks(Family& family) {
   Family left;
   size_t i = 0, j = 0;
@@ -192,7 +192,7 @@ void pair_resized_blocks(const Family& family) {
 using FamilyKey = std::tuple<Category, std::string, std::string>;  // with function and module
 
 FamilyKey family_of(const PlaceKey& place) {
-  // A library keeps its workspace from the first call on, whoever makes it.
+  // A library keeps its workspace from the first call on, no matter where that call is.
   if (place.category == Category::workspace) return {place.category, "", ""};
   const Origin& origin = place.origin;
   return {place.category, origin.is_line() ? origin.function : "", origin.module};
@@ -222,7 +222,7 @@ struct NumberedName {
   std::string after;
 };
 
-/// Cuts a name; returns nothing if it has no number, or one that is no index.
+/// Cuts a name; returns nothing if it has no number, or one that is not an index.
 std::optional<NumberedName> split_number(const std::string& name) {
   constexpr size_t kMostDigits = 9;
   const size_t begin = name.find_first_of("0123456789");
@@ -259,7 +259,7 @@ void add_row(MatchedPlace& to, const MatchedPlace& row) {
   if (to.b_block == kNoHeldBlock) to.b_block = row.b_block;
 }
 
-/// Rows that are named alike but for a number, and that changed in the same direction.
+/// Rows whose names differ only in a number, and that changed in the same direction.
 struct Layers {
   NumberedName name;  // of the first
   std::vector<std::pair<int64_t, MatchedPlace>> rows;
@@ -301,8 +301,8 @@ std::vector<MatchedPlace> folded_rows(const std::vector<MatchedPlace>& rows) {
 }
 
 std::vector<MatchedPlace> rows_of_joints(const std::vector<JointPlace>& joints) {
-  // A module's work in several actions is one row; a line that is gone may have the number of
-  // another line now.
+  // A module's work in several actions is one row; the number of a line that is gone may be another
+  // line's now.
   std::map<std::tuple<bool, Category, std::string>, MatchedPlace> modules, lines;
   for (const JointPlace& joint : joints) {
     if (joint.a.count == 0 && joint.b.count == 0) continue;

@@ -1,6 +1,6 @@
-// Matches what is alive in one run with what is alive in another, so that a comparison shows what
-// changed and nothing else. `profile diff`, the gate and the viewer all compare by these rules. B
-// is compared with A, so a growth is positive.
+// Matches what is alive in one run with what is alive in another, so that a comparison shows only
+// what changed. `profile diff`, the gate and the viewer all compare by these rules. B is compared
+// with A, so a growth is positive.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace shardlens::profiler {
 
-/// Stands for a block that is not there, or that the caller has not named.
+/// Stands for a block that does not exist, or that the caller has not numbered.
 constexpr uint32_t kNoHeldBlock = UINT32_MAX;
 
 /// Live blocks of one category that have the same label and action.
@@ -23,8 +23,8 @@ struct Holding {
   uint32_t largest = kNoHeldBlock;  // the largest block, by the caller's own number
 };
 
-/// The blocks of one place and category in two runs. A block that both have counts in both with the
-/// smaller of its two sizes, and the rest of the larger one counts for its side alone.
+/// The blocks of one place and category in two runs. A block that both have counts as in both with
+/// the smaller of its two sizes; the rest of the larger one counts for its own side only.
 struct MatchedPlace {
   std::string name;  // "train.py:41 forward", or "block0-23 master" for repeated layers
   Category category{};
@@ -35,7 +35,7 @@ struct MatchedPlace {
   int64_t b_count = 0;
   int64_t layers = 1;               // places that the row stands for
   uint32_t a_block = kNoHeldBlock;  // a large block of the place, in its first layer,
-  uint32_t b_block = kNoHeldBlock;  // by the numbers that `Holding::largest` has
+  uint32_t b_block = kNoHeldBlock;  // numbered as in `Holding::largest`
 
   int64_t only_a_bytes() const { return a_bytes - in_both_bytes; }
   int64_t only_b_bytes() const { return b_bytes - in_both_bytes; }
@@ -51,7 +51,7 @@ std::string blocks_text(int64_t count, int64_t bytes);
 std::string holding_text(const MatchedPlace& place);
 
 struct Matching {
-  std::vector<MatchedPlace> rows;  // the one that differs most first
+  std::vector<MatchedPlace> rows;  // the greatest difference first
   int64_t in_both_bytes = 0;
   int64_t only_a_bytes = 0;
   int64_t only_b_bytes = 0;
@@ -60,12 +60,13 @@ struct Matching {
 /// [Note: matching]
 /// A place is a line of a program, or a module with the kind of an action. Lines are found again by
 /// align_lines after the program was edited. Blocks of one category are paired:
-/// 1. in a place that both sides have, those of equal size; then what is left, the largest with
-///    the largest: twice the batch is the same blocks, larger;
-/// 2. in places that only one side has, those of one function and size, since lines are moved, and
-///    those of one module and size, since its work is done in another action; then what is left of
-///    a module, the largest with the largest. Workspaces of one size are paired in any place.
-/// Blocks without a partner are in one run alone. All this sorts the sizes of a place, so n blocks
+/// 1. in a place that both sides have, those of equal size; then the rest, the largest with the
+///    largest: twice the batch gives the same blocks, only larger;
+/// 2. in places that only one side has, those of the same function and size, since lines move, and
+///    those of the same module and size, since its work may be done in another action; then the
+///    rest of a module, the largest with the largest. Workspaces of the same size are paired in any
+///    place.
+/// Blocks without a partner are in one run only. Pairing sorts the sizes of a place, so n blocks
 /// cost n log n.
 ///
 /// The sums of a_bytes and of b_bytes over all rows are the totals of the two runs.

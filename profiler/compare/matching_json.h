@@ -9,8 +9,8 @@
 namespace shardlens::profiler {
 
 /// Returns {"in_both_bytes": ..., "only_a_bytes": ..., "only_b_bytes": ..., "rows": [...]} with the
-/// two sides called `a` and `b`. The rows are those that differ, each with its place and its
-/// change; the bytes of all others are in both.
+/// two sides called `a` and `b`. The rows are the places that differ, each with its change; the
+/// bytes of all other places are in both.
 nlohmann::ordered_json matching_json(const Matching& matching, const std::string& a,
                                      const std::string& b);
 

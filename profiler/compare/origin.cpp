@@ -96,7 +96,7 @@ bool is_naturally_less(std::string_view a, std::string_view b) {
     const int order = are_numbers ? compare_numbers(run_a, run_b) : run_a.compare(run_b);
     if (order != 0) return order < 0;
   }
-  // Names that differ in leading zeros alone keep an order, too.
+  // Names that differ only in leading zeros have an order, too.
   return a.empty() == b.empty() ? whole_a < whole_b : a.empty();
 }
 

@@ -1,5 +1,4 @@
-// Reads where an allocation comes from, and puts the names of such places in the order that people
-// expect.
+// Reads where an allocation comes from, and sorts the names of such places as people expect.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +9,9 @@ namespace shardlens::profiler {
 
 /// The code that an allocation comes from: a line of a program, or a module of a model.
 struct Origin {
-  std::string file;      // "train.py"; empty: it is no line of a program
+  std::string file;      // "train.py"; empty: not a line of a program
   int64_t line = 0;      // of `file`
-  std::string function;  // "forward"; of a module the kind of the action, empty outside a pass
+  std::string function;  // "forward"; for a module the kind of the action, or empty outside a pass
   std::string module;    // "mlp3"; empty for a line of a program
 
   bool is_line() const { return !file.empty(); }
@@ -26,8 +25,8 @@ Origin origin_of(std::string_view label, std::string_view action);
 /// Returns the name by which rows show the place: the label, else the action.
 std::string name_of_origin(std::string_view label, std::string_view action);
 
-/// Returns an action of a schedule as origin_of wants it: "BACKWARD mlp3 bucket 0" of
-/// "BACKWARD unit=mlp3 group=block3 bucket=0". An action whose words are not known is "action 57".
+/// Returns an action of a schedule as origin_of expects it: "BACKWARD mlp3 bucket 0" of "BACKWARD
+/// unit=mlp3 group=block3 bucket=0". An action whose words are unknown is "action 57".
 std::string short_action(int32_t id, std::string_view words);
 
 /// Compares names with the numbers in them as numbers: "mlp2" is less than "mlp10".

@@ -27,8 +27,8 @@ struct AliveBlocks {
   std::vector<AliveGroup> groups;
 };
 
-/// Returns what is alive on the device, or on the host where nothing was allocated on one. Of
-/// equally high peaks the first counts.
+/// Returns what is alive on the device, or on the host if nothing was allocated on a device. The
+/// first of equally high peaks counts.
 AliveBlocks alive_at(const Profile& profile, const AliveMoment& moment);
 
 }  // namespace shardlens::profiler

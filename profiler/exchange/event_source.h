@@ -1,5 +1,6 @@
-// Gives the events of a recording as often as the caller needs, so that no caller has to keep them.
-// A recording of a few kilobytes can have millions of events, so exporters read them this way.
+// Gives the events of a recording as many times as a caller needs them, so that no caller has to
+// keep them. A recording of a few kilobytes can have millions of events, so exporters read them
+// this way.
 #pragma once
 
 #include <functional>

@@ -134,7 +134,8 @@ class SnapshotExport {
     out_.end_map();
   }
 
-  /// Writes the stack of a label; if it has none, a frame of its text and its place in the run.
+  /// Writes the stack of a label; if it has none, a frame made of its text and its place in the
+  /// run.
   void write_frames(uint32_t label_index, const std::string& place, int64_t action) {
     out_.key("frames");
     out_.begin_list();
@@ -171,8 +172,8 @@ class SnapshotExport {
     out_.end_list();
   }
 
-  /// Adds a segment for every block that lies in none, so that each has one even if segments were
-  /// not recorded.
+  /// Adds a segment for every block that has none, so that each has one even if segments were not
+  /// recorded.
   void add_unrecorded_segments() {
     for (const uint32_t life : lives_.last) {
       const uint64_t address = address_of(life);

@@ -11,7 +11,7 @@ namespace shardlens::profiler {
 /// Writes the snapshot. The only frame of an event has the label as its name, the place in the run
 /// ("step 3, BACKWARD attention2") as its file and the action's number as its line; -1: outside a
 /// pass. A free is written as completed at once, since a recording does not tell how long it waited
-/// for other streams. Throws std::invalid_argument if the recording has no memory of a device.
+/// for other streams. Throws std::invalid_argument if the recording has no device memory.
 void export_memory_viz(const Profile& profile, DocumentWriter& out);
 
 }  // namespace shardlens::profiler

@@ -1,5 +1,5 @@
 // Writes timelines as tables for spreadsheets and scripts: CSV, in which a newline ends each line
-// and texts are quoted if they must be.
+// and texts are quoted where necessary.
 #pragma once
 
 #include <ostream>

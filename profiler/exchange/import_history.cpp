@@ -31,7 +31,7 @@ struct Counts {
 
 struct Mark {
   Counts at;
-  std::optional<int64_t> step;  // without it the mark is of a block
+  std::optional<int64_t> step;  // if missing, the mark is about a block
   uint64_t address = 0;
   Category category = Category::other;
 };
@@ -86,8 +86,8 @@ class MarkPlacer {
     if (is_of_block(event, EventKind::free)) now_.frees += sign;
   }
 
-  /// Skips the marks of the events that the history has forgotten, since they have no place; only
-  /// the step that was running is still of use.
+  /// Skips the marks of events that the history has forgotten, since they have no place; only the
+  /// step that was running is still useful.
   void skip_lost() {
     while (next_ < marks_.size() && !marks_[next_].at.reach(now_)) {
       if (marks_[next_].step) coming_step_ = marks_[next_].step;

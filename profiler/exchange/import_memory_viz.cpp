@@ -30,7 +30,7 @@ constexpr int64_t kMostTime_us = int64_t{1} << 52;
 constexpr size_t kMostStreams = 1 << 16;
 constexpr size_t kMostFrames = 1 << 20;
 
-/// Parts of the names of functions that allocate for others, as PyTorch 2.15 has them.
+/// Parts of the names of functions that allocate for other functions, as in PyTorch 2.15.
 constexpr std::array<std::string_view, 4> kAllocators = {"CachingAllocator", "CachedAllocator",
                                                          "gather_with_cpp", "at::detail::empty_"};
 
@@ -130,7 +130,7 @@ class SnapshotImport {
     return frames_[key] = static_cast<uint32_t>(frames.size() - 1);
   }
 
-  /// Returns the index of the first frame that is not one of those which took the stack.
+  /// Returns the index of the first frame that is not of the functions that took the stack.
   static size_t innermost_of(Value frames) {
     const auto takes_stacks = [&](size_t i) {
       const std::string_view name = frames.at(i)["name"].text();
@@ -141,8 +141,8 @@ class SnapshotImport {
     return first;
   }
 
-  /// Labels are kept by list of frames: entries of one call site share one list, in pickles also in
-  /// memory.
+  /// Labels are kept by list of frames: entries of one call site share one list, and in pickles it
+  /// is shared in memory, too.
   uint32_t label_of(Value frames) {
     const auto [known, added] = frame_labels_.try_emplace(frames.index(), 0);
     if (added) known->second = intern(frame_text(frames), stack_of(frames));
@@ -160,8 +160,8 @@ class SnapshotImport {
     return innermost.empty() ? native_text(frames) : innermost;
   }
 
-  /// Returns the innermost function that is none of the allocator's; without Python, the best name
-  /// that there is.
+  /// Returns the innermost function that is not the allocator's; without Python, the best name
+  /// available.
   static std::string native_text(Value frames) {
     const size_t first = innermost_of(frames);
     for (size_t i = first; i < frames.size(); ++i) {
@@ -238,10 +238,10 @@ class SnapshotImport {
                           .stream = segment["stream"].integer(),
                           .expandable = segment["is_expandable"].boolean(),
                           .small = segment["segment_type"].text() == "small"});
-    uint64_t address = begin;  // older snapshots say only the sizes of blocks
+    uint64_t address = begin;  // older snapshots give only the sizes of blocks
     const Value blocks = segment["blocks"];
-    // The list is refused if another segment has it: a pickle may give one list to all segments, at
-    // two bytes each.
+    // The list is refused if another segment has the same one: a pickle may give one list to all
+    // segments, at two bytes each.
     if (blocks.size() > 0 && !block_lists_.insert(blocks.index()).second) {
       throw std::invalid_argument("two segments share a list of blocks");
     }

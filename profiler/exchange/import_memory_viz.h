@@ -14,19 +14,19 @@ namespace shardlens::profiler {
 /// Imports `bytes`, a pickle of protocol 2 to 5 or JSON. Device memory ends when its free is
 /// requested, as in LibTorch's allocated_bytes; if the free is not completed at once, the block is
 /// held until it is. Allocations that were alive before the history began come first, at time 0. A
-/// label is the program's innermost Python frame, "file:line function"; without one PyTorch's
-/// innermost, without that the innermost name. Categories are `other` unless an entry has one of
-/// ours.
+/// label is the program's innermost Python frame, "file:line function"; without one, PyTorch's
+/// innermost frame; without that, the innermost name. Categories are `other` unless an entry has
+/// one of ours.
 ///
 /// `device` may be left out if only one device has any entry. Throws std::invalid_argument if the
-/// bytes are no snapshot, are damaged or unsafe, or have no entry of the device.
+/// bytes are not a snapshot, are damaged or unsafe, or have no entry of the device.
 Profile import_memory_viz(std::string_view bytes, std::optional<int> device = std::nullopt);
 
 /// Imports a snapshot from a file, whose name is part of every error.
 Profile import_memory_viz_file(const std::string& path, std::optional<int> device = std::nullopt);
 
 /// read_snapshot parses a pickle or JSON, and import_snapshot imports the result: for callers that
-/// read more of the document.
+/// also read other parts of the document.
 Document read_snapshot(std::string_view bytes);
 Profile import_snapshot(const Document& document, std::optional<int> device);
 

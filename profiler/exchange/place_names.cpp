@@ -10,7 +10,7 @@ namespace shardlens::profiler {
 
 namespace {
 
-/// Returns the text with everything replaced that is no UTF-8.
+/// Returns the text with everything replaced that is not UTF-8.
 std::string utf8(const std::string& text) {
   using Json = nlohmann::json;
   return Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace))

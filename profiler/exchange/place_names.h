@@ -47,7 +47,7 @@ class PlaceNames {
   Names evaluate_;
 };
 
-/// Returns the text of a label, as UTF-8 whatever was recorded.
+/// Returns the text of a label, which is UTF-8 whatever was recorded.
 std::string label_text(const std::vector<std::string>& strings, uint32_t label);
 
 }  // namespace shardlens::profiler

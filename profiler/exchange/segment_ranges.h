@@ -1,5 +1,5 @@
 // The memory that the caching allocator has reserved from the driver, as address ranges. It serves
-// walks over the events forwards, or backwards from the end.
+// walks over the events, forwards or backwards from the end.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,16 @@ namespace shardlens::profiler {
 struct SegmentRange {
   uint64_t end = 0;
   int64_t stream = 0;
-  bool expandable = false;  // its ranges that touch are one
-  bool small = false;       // the pool it serves is the small one
+  bool expandable = false;  // its adjacent ranges are one segment
+  bool small = false;       // it serves the small pool
 };
 
 class SegmentRanges {
  public:
   /// Adds a range and removes the ranges that it overlaps.
   void add(uint64_t begin, SegmentRange range);
-  /// Removes a range of addresses. An expandable segment keeps its parts outside of it; any other
-  /// segment that overlaps goes as a whole.
+  /// Removes a range of addresses. An expandable segment keeps its parts outside the range; any
+  /// other segment that overlaps is removed as a whole.
   void remove(uint64_t begin, uint64_t end);
 
   const std::map<uint64_t, SegmentRange>& ranges() const { return ranges_; }

@@ -98,7 +98,7 @@ class LiveBlocks {
 
   uint32_t lives() const { return lives_; }
 
-  /// Returns the `count` largest blocks, the largest first and of equals the older first.
+  /// Returns the `count` largest blocks, the largest first and equal ones by age, the oldest first.
   std::vector<Block> largest_blocks(size_t count) const {
     std::vector<Block> alive;
     for (const Block& block : blocks_) {
@@ -253,7 +253,7 @@ class TimelineBuilder {
     sampler_.take(now_);
   }
 
-  /// Returns the largest tensors. Their labels and places stand in the events of their allocations,
+  /// Returns the largest tensors. Their labels and places are in the events of their allocations,
   /// so this goes through the events once more.
   std::vector<PeakTensor> largest_tensors() const {
     std::vector<PeakTensor> tensors(largest_.size());

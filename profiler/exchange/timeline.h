@@ -43,7 +43,7 @@ struct MemoryTimeline {
   bool uses(Category category) const;
 };
 
-/// Returns the space that a recording is mainly about: the device if it has any event of it, else
+/// Returns the space that a recording is mainly about: the device if it has any event there, else
 /// the host.
 Space main_space_of(const EventSource& source);
 
@@ -51,8 +51,8 @@ Space main_space_of(const EventSource& source);
 /// caching allocator gave, as in the report; if no device was recorded, they are the bytes asked
 /// for on the host. If there are more changes than `most_points`, time is cut into stretches of
 /// equal length, each of which keeps its highest point and its last. Goes through the events three
-/// times, and holds only what is alive and a byte for each life. Throws std::invalid_argument for
-/// more than 2^32 - 2 lives and for fewer than two points.
+/// times, and keeps in memory only what is alive and a byte for each life. Throws
+/// std::invalid_argument for more than 2^32 - 2 lives and for fewer than two points.
 MemoryTimeline timeline_of(const EventSource& source, size_t most_points);
 
 }  // namespace shardlens::profiler

@@ -40,8 +40,8 @@ class LabelWriter {
   }
 
  private:
-  /// Returns the number of a frame in the recording, for which all before it are written. Frames
-  /// are written when a label wants one, so that strings keep their order.
+  /// Returns the number of a frame in the recording, after writing all frames up to it. Frames are
+  /// written only when a label needs one, so that strings keep their order.
   uint32_t frame(uint32_t index) {
     const std::vector<StackFrame>& frames = profile_.stacks.frames;
     while (frames_.size() <= index) {
@@ -62,7 +62,7 @@ class LabelWriter {
   }
 
   /// Waits while the writer's areas for texts and frames are full. Returns 0 if the recording has
-  /// failed, or has as many as it can have.
+  /// failed, or is full.
   template <class Give>
   uint32_t kept(Give give) {
     for (;;) {

@@ -7,8 +7,8 @@
 
 namespace shardlens::profiler {
 
-/// Writes the profile without losing an event, however slow the disk is. Only the lost events of
-/// its judgement are kept. Throws std::runtime_error if the file cannot be written.
+/// Writes the profile without losing an event, however slow the disk is. Only the number of lost
+/// events is kept from its judgement. Throws std::runtime_error if the file cannot be written.
 void write_recording(const Profile& profile, const std::string& path);
 
 }  // namespace shardlens::profiler

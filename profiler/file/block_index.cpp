@@ -56,7 +56,7 @@ class Indexer {
   }
 
   /// Indexes a block and returns the offset of the next: after the payload if it is intact, else
-  /// the next sound header, since nobody knows how many bytes of the payload are there.
+  /// the next sound header, since it is unknown how many bytes of the payload exist.
   uint64_t take_block(uint64_t at, const BlockHeader& header) {
     IndexedBlock block{at, header, {}};
     const uint64_t payload_at = at + sizeof header;
@@ -124,7 +124,7 @@ class Indexer {
   const uint64_t size_;
   BlockIndex index_;
   Bytes stored_;
-  // Payloads that turn out to be damaged may lie in each other; this many bytes of such are still
+  // Payloads that turn out to be damaged may overlap; at most this many bytes of them are still
   // read.
   uint64_t unsound_left_ = 8 * (size_ + kMaxBlockBytes);
 };

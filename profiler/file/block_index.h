@@ -23,11 +23,11 @@ struct BlockIndex {
   uint64_t file_bytes = 0;
   std::vector<IndexedBlock> blocks;  // by offset; only those with a whole header
   std::vector<std::string> faults;   // with offsets, one line each, in order
-  Problem torn_tail;                 // at the end of the file, as a file that is being written has
+  Problem torn_tail;                 // at the end of the file; normal while it is written
 };
 
 /// Reads the whole file, each byte of an intact one once. Throws std::invalid_argument if the file
-/// is no recording, or one of another major version; std::runtime_error if it cannot be read.
+/// is not a recording, or has another major version; std::runtime_error if it cannot be read.
 BlockIndex index_blocks(const File& file, const std::string& path);
 
 /// Reads and unpacks the payload of an intact block. Throws std::runtime_error with the fault if it

@@ -26,7 +26,7 @@ constexpr size_t kSlots = 16;
 constexpr size_t kLaterSlot = kSlots - 1;
 
 // The numbers of kinds and counters in version 1.0. Later ones are written in the way that
-// FORMAT.md promises to a reader of 1.0, which steps over them.
+// FORMAT.md promises to a reader of 1.0, which skips them.
 constexpr size_t kFirstKinds = 9;
 constexpr size_t kFirstCounters = 4;
 static_assert(kSpaces + kFirstKinds <= kLaterSlot);
@@ -61,7 +61,7 @@ size_t slot_of(EventKind kind, Space space) {
   return number < kFirstKinds ? kSpaces + number : kLaterSlot;
 }
 
-/// The predictions that one event makes for the next; encoder and decoder have the same.
+/// The predictions that one event makes for the next; encoder and decoder make the same ones.
 struct Predictions {
   uint64_t time = 0;
   uint64_t action = static_cast<uint64_t>(-1);
@@ -78,13 +78,13 @@ struct Predictions {
   }
 };
 
-/// Finds the block's allocation that lies at an address. A slot stays with the address that took it
-/// first, since steps use the same addresses again and again.
+/// Finds the block's allocation at an address. A slot stays with the address that took it first,
+/// since steps use the same addresses again and again.
 class AddressTable {
  public:
   struct Slot {
     uint64_t address = 0;
-    uint32_t ordinal = 0;  // from 1; 0: none lives there
+    uint32_t ordinal = 0;  // from 1; 0: none is alive there
     uint16_t epoch = 0;    // if it is another block's, the slot is empty
     Space space{};
   };
@@ -171,7 +171,7 @@ uint64_t class_key(const Event& event) {
          static_cast<uint64_t>(event.category) << 16 | static_cast<uint64_t>(event.stream) << 32;
 }
 
-/// A class of events as it stands in a block.
+/// A class of events as a block stores it.
 struct EventClass {
   Event start;  // with kind, space, category and stream set
   bool refers = false;

@@ -1,7 +1,7 @@
 // Encodes the events of one block as columns of small numbers, which zstd then compresses well.
 // FORMAT.md says how each column predicts its values. A block can be decoded without any other: a
-// free refers to the allocation that it ends if that is in the same block, and has the address
-// itself if it is not.
+// free refers to the allocation that it ends if that is in the same block, and contains the address
+// itself otherwise.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace shardlens::profiler {
 
-/// Encodes at most kMaxBlockEvents events a call; keeps its memory from call to call.
+/// Encodes at most kMaxBlockEvents events per call, and keeps its memory between calls.
 class EventEncoder {
  public:
   EventEncoder();
@@ -33,8 +33,8 @@ class EventEncoder {
 /// Decodes blocks of events. It never reads outside `bytes`, whatever they hold.
 class EventDecoder {
  public:
-  /// Appends the `count` events of a block but those of kinds or spaces that this version does not
-  /// know, and returns how many it left out. Unknown categories become `other`. Throws
+  /// Appends the `count` events of a block except those of kinds or spaces that this version does
+  /// not know, and returns how many it left out. Unknown categories become `other`. Throws
   /// std::runtime_error with the fault if the block is damaged; then no event is added.
   int64_t decode(ByteSpan bytes, uint32_t count, std::vector<Event>& events);
 

@@ -37,8 +37,8 @@ constexpr uint32_t kMaxBlockBytes = 64 << 20;  // of a payload, before and after
 constexpr uint32_t kMaxStringBytes = 64 << 10;
 constexpr uint32_t kMaxStrings = 1 << 20;
 constexpr uint32_t kMaxFrames = 1 << 20;
-constexpr int64_t kMaxTime_ns = int64_t{1} << 61;   // 73 years, of an event, to either side
-constexpr int64_t kMaxStart_ns = int64_t{1} << 62;  // the year 2116, of a recording's begin
+constexpr int64_t kMaxTime_ns = int64_t{1} << 61;   // of an event: 73 years to either side
+constexpr int64_t kMaxStart_ns = int64_t{1} << 62;  // of a recording's start: the year 2116
 
 enum class BlockType : uint16_t { header = 1, strings, events, snapshot, end };
 enum class Codec : uint16_t { raw, zstd };
@@ -92,8 +92,8 @@ void put(Bytes& bytes, const T& value) {
 }
 void put_text(Bytes& bytes, std::string_view text);
 
-/// Takes values off the front of bytes. A value that is not there any more is zero, and `failed` is
-/// then true.
+/// Takes values from the front of bytes. A value beyond their end is zero, and `failed` is then
+/// true.
 struct ByteReader {
   ByteSpan rest;
   bool failed = false;
@@ -120,8 +120,8 @@ Bytes encode_header(const Header& header);
 /// inside a field.
 bool decode_header(ByteSpan bytes, Header& header);
 
-/// An entry of a block of strings. Its id is a string's, or one of the kinds below and a number:
-/// readers of 1.2 and older step over those.
+/// An entry of a block of strings. Its id is a string's, or a number marked as one of the kinds
+/// below, which readers of 1.2 and older skip.
 struct NumberedString {
   uint32_t id = 0;
   std::string_view text;
@@ -138,7 +138,7 @@ void put_string(Bytes& bytes, const NumberedString& string);
 std::vector<NumberedString> decode_strings(ByteSpan bytes);
 
 /// Compresses and decompresses blocks; it keeps zstd's memory from block to block. One thread at a
-/// time may call.
+/// time may use it.
 class BlockCodec {
  public:
   BlockCodec();
@@ -146,8 +146,8 @@ class BlockCodec {
   BlockCodec(const BlockCodec&) = delete;
   BlockCodec& operator=(const BlockCodec&) = delete;
 
-  /// Returns header and payload, ready to be written. The caller has set type, count and times of
-  /// `header`.
+  /// Returns header and payload, ready to be written. The caller must have set type, count and
+  /// times of `header`.
   Bytes pack(BlockHeader header, ByteSpan payload);
   /// Replaces `payload` by the payload of an intact block; throws std::runtime_error with the
   /// fault.

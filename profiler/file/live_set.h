@@ -24,8 +24,8 @@ class LiveSet {
   /// allocation with its present category, oldest first.
   std::vector<Event> snapshot() const;
 
-  /// Returns this state without the allocations that `other` does not have since the same moment;
-  /// phase and step stay as here.
+  /// Returns this state with only those allocations that `other` has had since the same moment;
+  /// phase and step stay as they are here.
   LiveSet common_with(const LiveSet& other) const;
 
   /// Returns the events that lead from here to `target`, all at `time_ns`.

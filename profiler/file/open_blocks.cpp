@@ -23,7 +23,7 @@
 
 namespace shardlens::profiler {
 
-// A record is an Event as it lies in memory. FORMAT.md promises these offsets.
+// A record is an Event as it is in memory. FORMAT.md promises these offsets.
 static_assert(std::is_trivially_copyable_v<Event>);
 static_assert(sizeof(Event) == 40 && offsetof(Event, address) == 8 && offsetof(Event, value) == 16);
 static_assert(offsetof(Event, action) == 24 && offsetof(Event, label) == 28);
@@ -37,10 +37,10 @@ constexpr size_t kLostAt = 64;  // after the preamble
 constexpr size_t kNewestAt = 72;
 constexpr size_t kBlockHeadBytes = 64;
 constexpr size_t kMaxBlocks = 1024;
-constexpr uint16_t kCheckedMinor = 2;   // from this version on there are checksums
-constexpr uint16_t kNewestMinor = 4;    // from this one on the newest block's number is there
+constexpr uint16_t kCheckedMinor = 2;   // from this version on, there are checksums
+constexpr uint16_t kNewestMinor = 4;    // from this one on, the newest block's number
 constexpr size_t kChecksAtOnce = 4096;  // events
-constexpr int kMostTries = 8;           // to read an area that its writer changes
+constexpr int kMostTries = 8;           // to read an area that its writer is changing
 
 struct OpenPreamble {
   std::array<char, 8> magic = kOpenMagic;
@@ -74,7 +74,7 @@ static_assert(kLostAt % alignof(uint64_t) == 0 && kNewestAt % alignof(uint64_t) 
                   std::atomic_ref<uint64_t>::is_always_lock_free,
               "numbers are published by one store, also to another process");
 
-// Every checked value shares a word or a record with its checksum, so that no crash parts them.
+// Every checked value shares a word or a record with its checksum, so that no crash separates them.
 
 constexpr int kNumberBits = 40;
 constexpr uint64_t kMostNumber = (uint64_t{1} << kNumberBits) - 1;
@@ -98,8 +98,8 @@ uint32_t crc_of_area(uint64_t word) { return static_cast<uint32_t>(word >> 32); 
 
 using Record = std::array<std::byte, sizeof(Event)>;
 
-/// Returns the seed of a block's checksums. An event counts only for the block with this head: what
-/// an earlier use of the block has left behind does not pass for new.
+/// Returns the seed of a block's checksums. An event counts only for the block with this head:
+/// events left over from an earlier use of the block do not pass for new ones.
 uint32_t seed_of(uint64_t sequence, uint64_t lost) {
   return crc32c(bytes_of(lost), crc32c(bytes_of(sequence)));
 }
@@ -195,7 +195,7 @@ bool OpenBlocks::store(size_t at, const void* bytes, size_t size) {
   return mapped_ || file_.write(at, {memory_ + at, size});
 }
 
-/// Publishes a number: all that was stored before counts from here on, also for a reader that opens
+/// Publishes a number: everything stored before counts from here on, also for a reader that opens
 /// the file after a crash.
 bool OpenBlocks::publish(size_t at, uint64_t number) {
   auto* place = reinterpret_cast<uint64_t*>(memory_ + at);
@@ -315,8 +315,8 @@ class OpenReader {
     return 0;
   }
 
-  /// Reads an area, again and again until its checksum fits or its words before and after agree:
-  /// then nobody has changed it meanwhile.
+  /// Reads an area repeatedly, until its checksum fits or its words before and after agree, which
+  /// shows that it has not changed meanwhile.
   void read_strings(int area, OpenContents& contents) const {
     for (int tries = 0; tries < kMostTries; ++tries) {
       const size_t at = area_place(preamble_.shape, area);
@@ -370,8 +370,9 @@ class OpenReader {
   }
 
   /// Reads the events up to the first that was not written for this block; the count in its head
-  /// may not have the last one yet. The block is damaged if one behind it was written for it, and
-  /// still is behind it when both are read again: a writer may have added both meanwhile.
+  /// may not include the last one yet. The block is damaged if an event behind that one was written
+  /// for this block, and this is still so when both are read again: a writer may have added both
+  /// meanwhile.
   void read_intact_events(size_t block_at, uint32_t seed, OpenContents::Block& found) const {
     const auto is_of_block = [&](const Event& event) { return is_intact(event, seed); };
     for (bool is_again = false;;) {
@@ -385,8 +386,8 @@ class OpenReader {
     }
   }
 
-  /// Reads the records of a block from the one numbered `first` on: a few thousand, or those that
-  /// are left.
+  /// Reads the records of a block from the one numbered `first` on: a few thousand, or all that are
+  /// left.
   std::vector<Event> records(size_t block_at, size_t first) const {
     std::vector<Event> read(std::min(kChecksAtOnce, preamble_.shape.block_events - first));
     const size_t bytes = file_.read(block_at + kBlockHeadBytes + first * sizeof(Event),

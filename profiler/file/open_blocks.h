@@ -1,22 +1,24 @@
 // Keeps the part of a recording that is not sealed yet, in a file beside it: PATH.open. Events are
-// written there as they lie in memory, through a shared mapping, so that they outlive the process;
-// if the file system refuses such a mapping, by write(2). The file is removed when the recording is
-// closed.
+// written there as they are in memory, through a shared mapping, so that they outlive the process,
+// or by write(2) if the file system refuses such a mapping. The file is removed when the recording
+// is closed.
 //
 // [Note: the life of a block]
 //   1. begin() numbers a free block of the ring.
 //   2. append() writes one event after the other, each with its checksum. With its first event the
-//      block is the newest, and a reader that does not find the newest knows that events are lost.
-//   3. The block is full, or a second old: the sealer's thread reads it while others are written.
+//      block becomes the newest, and a reader that does not find the newest knows that events are
+//      lost.
+//   3. Once the block is full or a second old, the sealer's thread reads it while others are
+//      written.
 //   4. The sealer appends it to PATH as columns, compressed, with one checksum.
 //   5. begin() gives it a new number, so that what it held no longer counts.
-// A process that is killed leaves blocks in 2 to 4. A reader takes a block from PATH if it is whole
-// there, and its events from here if not; the numbers tell that both are the same block.
+// A killed process leaves blocks in states 2 to 4. A reader takes a block from PATH if it is whole
+// there, and otherwise its events from here; equal numbers mean that both are the same block.
 //
 // The file has a ring of blocks of raw events, each with a sequence number and the number of whole
 // events, and two areas for strings that no sealed block has yet. Every event, area and count has a
 // checksum, so that a reader can tell damage from written data. Its writer holds a lock on the
-// file, by which a reader tells a growing recording from one whose process is gone. FORMAT.md
+// file, by which a reader tells a growing recording from one whose process has ended. FORMAT.md
 // describes the bytes.
 #pragma once
 
@@ -85,10 +87,10 @@ class OpenBlocks {
   std::vector<uint32_t> seeds_;  // the checksum of each block's head
   bool mapped_ = false;
   size_t size_ = 0;
-  std::byte* memory_ = nullptr;  // the mapped file, or a copy of it if it may not be mapped
+  std::byte* memory_ = nullptr;  // the mapped file, or a copy if mapping is refused
 };
 
-/// The content of the file that is whole, whether it was sealed meanwhile or not.
+/// The intact content of the file, whether it was sealed meanwhile or not.
 struct OpenContents {
   struct Block {
     uint64_t sequence = 0;
@@ -102,12 +104,12 @@ struct OpenContents {
   uint64_t newest = 0;        // the highest number of a block that has an event; 0: not known
   std::vector<Block> blocks;  // by rising sequence
   std::vector<std::pair<uint32_t, std::string>> strings;
-  Problem problem;                  // why none of it can be read; nothing: it can
+  Problem problem;                  // why the file cannot be read; nothing: it can
   std::vector<std::string> faults;  // what is damaged, one line each
 };
 
-/// Reads the file. `id` is the recording's: the file of another one is not read. Damage never makes
-/// it throw.
+/// Reads the file. `id` is the recording's: the file of another recording is not read. Damage never
+/// makes this throw.
 OpenContents read_open_blocks(const std::string& path, uint64_t id);
 
 }  // namespace shardlens::profiler

@@ -92,7 +92,7 @@ class Reader::Recording {
   LiveSet next_snapshot(size_t part);
   void give_snapshot(size_t number, std::vector<Event>& events);
 
-  // These are read in this order: what is sealed between the two reads is then found in one of
+  // These are read in this order, so that a block sealed between the two reads is found in one of
   // them.
   File file_;
   OpenContents open_;
@@ -116,7 +116,7 @@ class Reader::Recording {
   std::set<std::string> known_faults_;
   int64_t missing_from_ns_ = -1;
   uint64_t lost_ = 0;
-  size_t newer_faults_ = 0;  // how many of the faults are no damage
+  size_t newer_faults_ = 0;  // how many of the faults are not damage
 };
 
 Reader::Recording::Recording(const std::string& path) : file_(open_recording(path)) {
@@ -231,7 +231,7 @@ void Reader::Recording::take_stack(uint32_t label, std::string_view bytes) {
   if (stacks.of_label[label] == 0) stacks.of_label[label] = innermost;
 }
 
-/// Takes the stacks away whose frames are not all there, or do not lead outwards.
+/// Removes the stacks that lack frames, or whose frames do not lead outwards.
 void Reader::Recording::drop_broken_stacks() {
   std::vector<StackFrame>& frames = stacks.frames;
   const auto is_there = [&](uint32_t id) { return id < strings.size() && !strings[id].empty(); };
@@ -252,7 +252,7 @@ void Reader::Recording::drop_broken_stacks() {
   if (broken > 0) note(fmt::format("{} labels have stacks whose frames are missing", broken));
 }
 
-/// Adds the open blocks that are not sealed as well.
+/// Adds the open blocks that are not also sealed.
 void Reader::Recording::take_open() {
   if (!open_.found) return;
   std::set<uint64_t> sealed;
@@ -281,8 +281,8 @@ bool Reader::Recording::has_events(uint64_t sequence) const {
       parts_, [&](const Part& part) { return !part.is_snapshot && part.sequence == sequence; });
 }
 
-/// Notes what the end of the file lacks. While the file is written, half a block may stand there:
-/// its events are in the .open file until it is whole.
+/// Notes what the end of the file lacks. While the file is being written, it may end in half a
+/// block, whose events are in the .open file until it is whole.
 void Reader::Recording::note_ends() {
   const bool has_open = !closed && open_.found;
   if (index_.torn_tail) {
@@ -360,7 +360,7 @@ void Reader::Recording::note_gap(uint64_t sequence) {
   expected_ = sequence;
 }
 
-/// Records that events are missing right after those that were given last.
+/// Notes that events are missing right after those that were given last.
 void Reader::Recording::miss_events() {
   state_lost_ = true;
   sure_stale_ = true;
@@ -443,8 +443,8 @@ LiveSet Reader::Recording::next_snapshot(size_t part) {
   return live;
 }
 
-/// Replaces `events` by frees of all allocations that may have been freed in the events that are
-/// missing before a part.
+/// Replaces `events` by frees of all allocations that the events missing before a part may have
+/// freed.
 void Reader::Recording::drop_unsure(size_t part, std::vector<Event>& events) {
   const LiveSet live = sure_ ? *sure_ : live_before(part);
   sure_ = live.common_with(next_snapshot(part));

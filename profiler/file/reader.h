@@ -17,23 +17,23 @@ namespace shardlens::profiler {
 struct FileReport;
 
 /// Reads events block by block, and holds one block in memory however long the recording is. The
-/// content is fixed when the file is opened, also while its writer goes on. One thread at a time
-/// may call.
+/// content is fixed when the file is opened, even if its writer goes on. One thread at a time may
+/// use it.
 class Reader {
  public:
-  /// Opens the recording. Throws std::invalid_argument if there is no such file, if it is no
-  /// recording, or if it is one of another major version; std::runtime_error if it cannot be read.
+  /// Opens the recording. Throws std::invalid_argument if the file does not exist, is not a
+  /// recording, or has another major version; std::runtime_error if it cannot be read.
   explicit Reader(const std::string& path);
   ~Reader();
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
 
   const Header& header() const;
-  /// Returns all strings of the recording; every label that next() gives is an index of one of
+  /// Returns all strings of the recording; every label that next() gives is a valid index into
   /// them.
   const std::vector<std::string>& strings() const;
-  /// Returns the stacks of the labels. Every frame's caller is below it, and its strings are there,
-  /// whatever a damaged file says.
+  /// Returns the stacks of the labels. Every frame's caller has a lower index, and its strings
+  /// exist, whatever a damaged file says.
   const Stacks& stacks() const;
   /// Returns how many events next() gives from the beginning, if no block turns out to be damaged.
   int64_t stored_events() const;
@@ -44,14 +44,14 @@ class Reader {
   /// Replaces `events` by those that follow, at least one; returns false at the end.
   ///
   /// If blocks are missing, next() first gives a free for all memory that may have been freed in
-  /// them, which is every block that the next snapshot does not have since the same moment. So a
-  /// sum over the events never has more than there was. Then the next snapshot comes as the events
-  /// that lead to it, all at its time, and the sum is right again. Until then addresses may be
-  /// freed that were never seen allocated.
+  /// them, which is every block that the next snapshot has not had since the same moment. So a sum
+  /// over the events never exceeds the truth. Then the next snapshot comes as the events that lead
+  /// to it, all at its time, and the sum is right again. Until then, events may free addresses that
+  /// were never seen allocated.
   bool next(std::vector<Event>& events);
 
   /// Moves to the last snapshot at or before `time_ns`: next() then first gives the phase, step and
-  /// allocations of that moment, with the times at which they came about. Moves to the beginning if
+  /// allocations of that moment, with the times at which these began. Moves to the beginning if
   /// there is no such snapshot.
   void start_at(int64_t time_ns);
 

@@ -39,7 +39,7 @@ Sealer::Sealer(const std::string& path, uint64_t id, const Header& header)
 void Sealer::write(ByteSpan bytes) {
   if (!file_.write(size_, bytes)) {
     const int error = errno;
-    // Half a block is useless. If this fails, too, readers step over it.
+    // Half a block is useless. If this fails, too, readers skip it.
     if (::ftruncate(file_.descriptor(), static_cast<off_t>(size_)) != 0) errno = error;
     throw std::runtime_error(fmt::format("cannot write {}: {}", path_, std::strerror(error)));
   }
@@ -62,7 +62,7 @@ void Sealer::seal_strings(std::span<const std::byte> entries) {
 }
 
 void Sealer::seal_events(uint64_t sequence, uint64_t lost, std::span<const Event> events) {
-  // Readers note a fault where numbers leave one out, and take no block of more events.
+  // Readers note a fault if a number is skipped, and refuse a block with more events.
   check(sequence == last_sequence_ + 1, "recording: a block of events is sealed out of turn");
   check(!events.empty() && events.size() <= kMaxBlockEvents,
         "recording: a block without events, or with too many");

@@ -25,7 +25,7 @@ namespace {
 
 constexpr uint32_t kAreaBytes = 1 << 20;
 constexpr int64_t kSealAfterNs = 1'000'000'000;  // of recording, for a block that is not full
-constexpr uint32_t kSealFromEvents = 8 << 10;    // and holds so many: fewer compress badly
+constexpr uint32_t kSealFromEvents = 8 << 10;    // and holds this many: fewer compress badly
 constexpr uint32_t kNone = UINT32_MAX;
 
 uint64_t draw_id() {
@@ -84,9 +84,9 @@ std::string_view text_of(const auto& value) {
 
 }  // namespace
 
-/// Writes one recording. Blocks go around: free, open, full (waiting for the sealing thread), free
-/// again. `mutex_` guards that state and is held for moments only; strings have a mutex of their
-/// own. Neither is held while data is compressed or written to the recording.
+/// Writes one recording. Blocks circulate: free, open, full (waiting for the sealing thread), free
+/// again. `mutex_` guards that state and is held only briefly; strings have their own mutex.
+/// Neither is held while data is compressed or written to the recording.
 class Writer::Recording {
  public:
   Recording(const std::string& path, const Header& header, WriterOptions options);
@@ -204,7 +204,7 @@ void Writer::Recording::hand_over() {
   changed_.notify_one();
 }
 
-/// Stops the recording; the first reason stays. The caller holds `mutex_`.
+/// Stops the recording; the first reason is kept. The caller holds `mutex_`.
 void Writer::Recording::fail(const std::string& reason) {
   if (failed_) return;
   failure_ = reason;

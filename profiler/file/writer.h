@@ -2,10 +2,10 @@
 // it until the recording is closed.
 //
 // append() copies the event into a shared mapping of PATH.open and returns: if the process is
-// killed afterwards, the event is not lost. A thread of the writer's own seals full blocks into
-// PATH, columnar and compressed. No call throws into an allocator or waits for the disk: if blocks
-// fill faster than they are sealed, events are counted as lost; if the disk fails, the recording
-// stops and failure() says why.
+// killed afterwards, the event is not lost. The writer's own thread seals full blocks into PATH,
+// columnar and compressed. No call throws into an allocator or waits for the disk: if blocks fill
+// faster than they are sealed, events are counted as lost; if the disk fails, the recording stops
+// and failure() says why.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,9 @@
 namespace shardlens::profiler {
 
 struct WriterOptions {
-  uint32_t block_events = 64 << 10;  // a block is sealed when it holds so many; at most 2^20
-  uint32_t blocks = 16;              // open or waiting at once; 40 bytes of disk an event
-  bool map = true;                   // false: write(2), about 1 us an event
+  uint32_t block_events = 64 << 10;  // a block is sealed when it has this many; at most 2^20
+  uint32_t blocks = 16;              // open or waiting at once; 40 bytes of disk per event
+  bool map = true;                   // false: write(2), about 1 us per event
   bool seals_old = true;             // a block that is not full is sealed after 1 s of recording
   int64_t lost = 0;                  // events lost before they reached this writer
 };

@@ -14,7 +14,7 @@ namespace {
 /// come before it.
 constexpr int kMaxFrames = 64;
 
-/// The names of libraries that are passed over, without the version, which follows a '.' or a '-'.
+/// The names of libraries that are skipped, without the version, which follows a '.' or a '-'.
 constexpr std::array<std::string_view, 7> kPassedThrough = {
     "libcupti", "libcuda", "libcudart", "libc", "libpthread", "libstdc++", "ld-linux"};
 
@@ -54,8 +54,8 @@ std::string_view caller_of_driver() {
   std::array<void*, kMaxFrames> frames{};
   const int depth = backtrace(frames.data(), kMaxFrames);
   const void* const ours = module_of(reinterpret_cast<const void*>(&caller_of_driver)).base;
-  // This code may be linked into the very program that asked, so only its frames on top are passed
-  // over.
+  // This code may be linked into the very program that asked, so only its frames at the top are
+  // skipped.
   bool in_callback = true;
   for (int i = 0; i < depth; ++i) {
     const Module module = module_of_call(frames[static_cast<size_t>(i)]);

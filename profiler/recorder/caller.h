@@ -1,4 +1,4 @@
-// Finds the library that asked the driver for memory, by the stack of the call.
+// Finds the library that asked the driver for memory, from the stack of the call.
 #pragma once
 
 #include <string_view>

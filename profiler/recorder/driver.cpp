@@ -154,7 +154,7 @@ void expect_driver() {
 
 /// Loads CUPTI. Throws std::runtime_error with the reason if none can be used.
 Cupti load_cupti() {
-  // If LibTorch has mapped a CUPTI, the soname finds that one and no other.
+  // If LibTorch has mapped a CUPTI, the soname finds that one.
   void* const library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* const reason = dlerror();

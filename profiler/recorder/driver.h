@@ -5,7 +5,7 @@
 //
 // Memory that is mapped (cuMemCreate: expandable segments, NCCL) counts from its creation to the
 // last release of its handle, not when it is mapped: the driver defers a release until nothing is
-// mapped, and those who use it unmap first or at once.
+// mapped, and its users unmap first or at once.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +25,11 @@ struct DriverChange {
   bool is_pinned_host = false;
   uint64_t address = 0;      // of memory from cuMemCreate: its handle
   int64_t bytes = 0;         // as asked for; 0 if memory from before the watch is released
-  std::string_view library;  // who asked, "libnccl.so.2" or the program; empty: not known.
+  std::string_view library;  // that asked: "libnccl.so.2", or the program; empty: unknown.
                              // The text is valid during the call.
 };
 
-/// Passes every change to a sink while it lives. A process has one at most, since CUPTI has one
+/// Passes every change to a sink while it lives. A process has at most one, since CUPTI has one
 /// subscriber.
 class DriverWatch {
  public:
@@ -38,8 +38,8 @@ class DriverWatch {
   /// they happen. It must not throw, not call CUDA or LibTorch, and not destroy the watch.
   using Sink = std::function<void(const DriverChange&)>;
 
-  /// Begins to watch; memory that was asked for before is not seen. A failure of CUPTI is no error
-  /// here: see `unavailable`.
+  /// Begins to watch; memory that was requested before is not seen. A failure of CUPTI is not an
+  /// error here: see unavailable_reason().
   explicit DriverWatch(Sink sink);
   /// Ends the watch. The sink is not called once this has returned.
   ~DriverWatch();

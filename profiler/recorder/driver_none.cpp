@@ -1,5 +1,5 @@
-// Builds a DriverWatch that watches nothing, for a CUPTI that is older than recorder_driver.cpp
-// needs: in recorders that `shardlens record` builds for other PyTorches than the build's own.
+// Builds a DriverWatch that watches nothing, for a CUPTI that is older than driver.cpp needs: in
+// recorders that `shardlens record` builds for PyTorches other than the build's own.
 #include "profiler/recorder/driver.h"
 
 namespace shardlens::profiler {

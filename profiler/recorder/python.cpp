@@ -43,7 +43,7 @@ std::atomic<bool> start_is_due = false;  // the device's use has not been sample
 bool samples_device = false;             // if so, at each end of a step and at the end
 std::atomic<int64_t> coming_step = -1;   // begins with the next allocation; -1: none
 std::atomic<const char* (*)()> bound_of_next = nullptr;
-bool keeps_stacks = true;  // else each allocation has its label alone
+bool keeps_stacks = true;  // else each allocation has only its label
 
 /// The purpose of the allocation that this thread is about to make. The allocator asks for it
 /// before it takes its lock, when this code may still wait for Python, and reports the allocation
@@ -97,20 +97,20 @@ SeenPlace look_at(const std::vector<PythonPlace>& places) {
   return seen;
 }
 
-/// Looks at no more of the functions that the thread is in than say something.
+/// Looks at the functions that the thread is in only until no more can be learned.
 SeenPlace look_without_stack() {
   SeenPlace seen;
   visit_python_places([&seen](const PythonPlace& place) { return look_at(place, seen); });
   return seen;
 }
 
-/// The stacks that a thread has been in, so that one that it is in again costs a look at each of
-/// its frames. A number of 0, which stands for a frame that the recording could not keep, is never
+/// The stacks that a thread has been in, so that seeing one again costs only a look at each of its
+/// frames. The number 0, which stands for a frame that the recording could not keep, is never
 /// remembered.
 class ThreadStacks {
  public:
-  /// Returns those of the calling thread in this recording. They are never destroyed, since threads
-  /// allocate while they end.
+  /// Returns the stacks of the calling thread in this recording. They are never destroyed, since
+  /// threads allocate while they end.
   static ThreadStacks& stacks_of(Recorder& active) {
     thread_local auto& stacks = *new ThreadStacks();
     if (stacks.recorder_ != &active) stacks = ThreadStacks();
@@ -137,7 +137,7 @@ class ThreadStacks {
     return caller;
   }
 
-  /// Returns the frame of an operator or a node of autograd, which have a name alone.
+  /// Returns the frame of an operator or a node of autograd, which has only a name.
   uint32_t frame_of(const std::string& name, uint32_t caller) {
     const uint32_t function = keeps_stacks ? recorder_->label(name) : 0;
     return function == 0 ? 0 : recorder_->frame({.caller = caller, .function = function});
@@ -151,7 +151,7 @@ class ThreadStacks {
     return caller;
   }
 
-  /// Returns what the functions say that find() has found, whose innermost frame is `frame`.
+  /// Returns what the functions say that find() has found; `frame` is their innermost frame.
   const SeenPlace& seen_place(uint32_t frame) {
     if (!keeps_stacks) return unkept_ = look_without_stack();
     if (frame == 0) return unkept_ = look_at(places);
@@ -207,7 +207,7 @@ StepPart part_now(const SeenPlace& seen, bool in_backward) {
   return part;
 }
 
-/// Returns what is added to the place of the next allocation if its size is an upper bound.
+/// Returns the text to add to the place of the next allocation if its size is an upper bound.
 std::string bound_text(std::string_view place) {
   const auto next = bound_of_next.load();
   const char* const bound = next == nullptr ? nullptr : next();
@@ -215,8 +215,8 @@ std::string bound_text(std::string_view place) {
                           : fmt::format("{}{}{}", place.empty() ? "" : ": ", bound, kUpperBound);
 }
 
-/// Returns the label of the next allocation: the place in the program, or the node of autograd
-/// where no function of the program runs, with the whole stack down to the operators.
+/// Returns the label of the next allocation: the place in the program, or the node of autograd if
+/// no function of the program runs, with the whole stack down to the operators.
 uint32_t label_of_next(Recorder& active, ThreadStacks& stacks, const SeenPlace& seen,
                        uint32_t innermost, const torch::autograd::Node* node) {
   std::string text = seen.place;

@@ -1,10 +1,10 @@
-// Records a Python program that does not know of it: these are the calls that the Python hooks of
+// Records a Python program without its knowledge: these are the calls that the Python hooks of
 // `shardlens record` (profiler/record/python) make into libshardlens_python.so. The library is
 // loaded into the user's process once PyTorch has initialised CUDA, and uses the PyTorch that is
 // loaded there.
 //
 // Allocations are classed by python_rules.h when they are made. Facts that only Python knows (which
-// storage is a parameter, a gradient, optimizer state) come later, by recategorise.
+// storage is a parameter, a gradient or optimizer state) come later, through recategorise.
 //
 // The caller holds Python's lock. No call throws; a call does nothing while nothing is recorded.
 #pragma once
@@ -13,8 +13,8 @@
 
 namespace shardlens::profiler {
 
-/// If it is 0 when a recording begins, each allocation is recorded with its label alone, without
-/// the stack that it was made on: tests/bench/stack_cost measures what stacks cost.
+/// If it is 0 when a recording begins, each allocation is recorded with only its label, without the
+/// stack on which it was made: tests/bench/stack_cost measures what stacks cost.
 inline constexpr const char* kRecordStacksVariable = "SHARDLENS_RECORD_STACKS";
 
 }  // namespace shardlens::profiler
@@ -46,7 +46,7 @@ struct ShardlensRecordEnd {
   int64_t peak_reserved_bytes;
 };
 
-/// Begins a recording. Returns null, or why there is none, as a text that is valid until the next
+/// Begins a recording. Returns null, or why it cannot begin, as a text that is valid until the next
 /// call. Makes no context on any device, since the program has not chosen its own yet.
 const char* shardlens_record_begin(const ShardlensRecordStart* start);
 /// Returns null, or why an attached recording lacks the driver's layer, as a text that is valid
@@ -54,20 +54,19 @@ const char* shardlens_record_begin(const ShardlensRecordStart* start);
 const char* shardlens_record_driver_fault();
 /// Ends the driver's layer, since another tool wants CUPTI, which serves one subscriber.
 void shardlens_record_leave_driver();
-/// Begins step `step`, from 0. Call it when the first optimizer was made and whenever a step is
-/// over.
+/// Begins step `step`, from 0. Call it when the first optimizer has been made and after every step.
 void shardlens_record_step(int64_t step);
 /// Sets the Category of the live block at `address`, from its allocation on.
 void shardlens_record_recategorise(uint64_t address, int32_t category);
-/// Changes the category of the blocks that cuBLAS works in to `workspace`, which nobody knew when
+/// Changes the category of the blocks that cuBLAS works in to `workspace`, which was unknown when
 /// they were allocated.
 void shardlens_record_workspaces();
-/// Sets the function that says of what the calling thread's next allocation is an upper bound ("a
-/// workspace of cuFFT"), or null where it is as large as on a GPU. It is asked once an allocation,
-/// and its texts live as long as the process.
+/// Sets the function that says what the calling thread's next allocation is an upper bound for ("a
+/// workspace of cuFFT"), or returns null if it is as large as on a GPU. It is called once per
+/// allocation, and its texts live as long as the process.
 void shardlens_record_name_bounds(const char* (*bound_of_next)());
-/// Passes on the arguments with which the program has asked PyTorch for a memory history of its
-/// own. The program gets its history, and the recording still gets its stacks.
+/// Passes on the arguments with which the program has asked PyTorch for its own memory history. The
+/// program gets that history, and the recording still gets its stacks.
 void shardlens_record_share_history(int32_t context, int64_t entries, int32_t with_cpp);
 /// Ends the recording and fills `end`. Returns false, and leaves `end` alone, if nothing was being
 /// recorded.

@@ -34,12 +34,12 @@ std::atomic<Recorder*> active_recorder = nullptr;
 uint64_t number_of(const void* address) { return reinterpret_cast<uint64_t>(address); }
 
 /// The outermost operator call that the thread is in, with its blocks. In a backward that is not
-/// observed (see UnobservedBackward), all that autograd does for one node is one call.
+/// observed (see UnobservedBackward), everything that autograd does for one node is one call.
 struct OperatorCall {
   size_t depth = 0;                // of observed calls
   std::vector<std::string> names;  // of these, the outermost first; longer than `depth`
   const void* node = nullptr;
-  uint64_t node_number = 0;  // another node may come to lie at the same address
+  uint64_t node_number = 0;  // another node may later be at the same address
   std::vector<uint64_t> allocated;
 };
 
@@ -56,7 +56,7 @@ std::unique_ptr<at::ObserverContext> begin_operator(const at::RecordFunction& fu
 }
 
 void end_operator(const at::RecordFunction&, at::ObserverContext*) {
-  // An asynchronous call may end on another thread than it has begun on.
+  // An asynchronous call may end on a thread other than the one it began on.
   if (operator_call.depth > 0) --operator_call.depth;
 }
 
@@ -103,7 +103,7 @@ int64_t resident_bytes() {
 
 }  // namespace
 
-/// The purpose of a Scope, which any thread that the scope has travelled to reads.
+/// The purpose of a Scope, read by every thread that the scope has travelled to.
 struct Scope::Info : c10::DebugInfoBase {
   explicit Info(const Purpose& purpose) { set(purpose); }
 
@@ -121,7 +121,7 @@ struct Scope::Info : c10::DebugInfoBase {
   std::atomic<uint32_t> label;
   std::atomic<int32_t> action;
 
-  // A kind that nothing in LibTorch's own libraries uses.
+  // A kind that none of LibTorch's own libraries use.
   static c10::DebugInfoKind kind() { return c10::DebugInfoKind::PRODUCER_INFO; }
   static Purpose current() {
     const auto* const info = static_cast<const Info*>(c10::ThreadLocalDebugInfo::get(kind()));
@@ -152,11 +152,11 @@ UnobservedBackward::UnobservedBackward() {
 /// Owns the writer and all hooks that feed it with events.
 class Recorder::Hooks {
  public:
-  /// A block of LibTorch's.
+  /// A block that LibTorch has allocated.
   struct Block {
     Space space{};
     uint64_t address = 0;
-    int64_t bytes = 0;  // 0 if they are not known
+    int64_t bytes = 0;  // 0 if unknown
     uint16_t stream = 0;
   };
 
@@ -275,7 +275,7 @@ class Recorder::Hooks {
   at::CallbackHandle operators_{};
   const uint32_t mapped_label_ = writer_.intern("mapped");  // see Space in profile.h
   std::vector<void*> streams_{nullptr};                     // CUDA's default stream is the main one
-  std::atomic<uint64_t> freed_ = 0;  // free requested, not known to be completed; 0: none
+  std::atomic<uint64_t> freed_ = 0;  // free requested, maybe not completed; 0: none
   const std::unique_ptr<StepWindow> window_;
   Purpose (*const purpose_)();
   std::unique_ptr<DriverWatch> driver_;  // last, as it reports changes at once
@@ -323,7 +323,7 @@ void Recorder::Hooks::record_trace(const TraceEntry& entry) {
                     time_ns);
     }
     default:
-      return;  // nothing moves: a snapshot, or what newer versions of PyTorch note
+      return;  // nothing moves: a snapshot, or an entry of a newer PyTorch
   }
 }
 
@@ -478,7 +478,7 @@ std::string out_of_memory_screen(const std::string& path) {
   try {
     return out_of_memory_text(report_of(path));
   } catch (const std::exception&) {
-    return {};  // why the run failed is said elsewhere; a missing file adds nothing
+    return {};  // the run's failure is reported elsewhere; a missing file adds nothing
   }
 }
 

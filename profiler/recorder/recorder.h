@@ -2,10 +2,10 @@
 // driver gives to any library in the process, and what the runtime reports about itself.
 //
 // [Note: categories are declared] An allocation belongs to the innermost Scope of the thread that
-// makes it. Scopes travel with LibTorch's thread-local state, so also to a thread that runs
+// makes it. Scopes travel with LibTorch's thread-local state, and so also to a thread that runs
 // backward for another. A block that is taken and given back within one operator call is
-// `workspace`, whatever the scope; in backward all that autograd does for one node counts as one
-// call. The recorder knows this only when the block is given back, and it then holds for the
+// `workspace`, whatever the scope; in backward, everything that autograd does for one node counts
+// as one call. The recorder knows this only when the block is given back, and it then holds for the
 // block's whole life. So does `recategorise`: the new category holds from the allocation on.
 //
 // LibTorch keeps allocation hooks for the life of a process, so one recorder can be active at a
@@ -43,8 +43,8 @@ struct RecorderOptions {
   /// the caller calls sample_start() later.
   bool has_context = true;
   /// Returns the purpose of an allocation, in place of a Scope, for a program that has no scopes.
-  /// The allocating thread calls it under the allocator's lock, so it must not throw, allocate by
-  /// LibTorch or wait.
+  /// The allocating thread calls it under the allocator's lock, so it must not throw, allocate
+  /// through LibTorch or wait.
   Purpose (*purpose)() = nullptr;
 };
 
@@ -80,7 +80,7 @@ class Recorder {
   /// Samples the memory that the device has in use before LibTorch has allocated any.
   void sample_start();
 
-  /// Changes the category of a live block of LibTorch's, from its allocation on.
+  /// Changes the category of a live LibTorch block, from its allocation on.
   void recategorise(Space space, const void* address, Category category);
 
   /// Ends recording in a process that was forked from a recorded one, without closing the recorder.
@@ -134,7 +134,7 @@ class Scope {
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;
 
-  /// Replaces the purpose and returns the old one. A new scope costs three allocations, this costs
+  /// Replaces the purpose and returns the old one. A new scope costs three allocations; this costs
   /// none.
   Purpose change(const Purpose& purpose);
 

@@ -1,7 +1,7 @@
 // Lets through only the events of some steps of training. A recording that begins late begins with
 // the state of that moment: the segments, the blocks in them, the live allocations with their
-// labels and latest categories, and the last value of every counter but the bytes in use. So a sum
-// over its events gives for these steps what the whole recording would have given.
+// labels and latest categories, and the last value of every counter except the bytes in use. So a
+// sum over its events gives the same for these steps as the whole recording would.
 #pragma once
 
 #include <array>

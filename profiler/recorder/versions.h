@@ -1,13 +1,13 @@
 // Hides the differences between the versions of LibTorch that the recorder is built against, 2.9 to
-// 2.11.
+// 2.15.
 #pragma once
 
 #include <cstdint>
 
 namespace shardlens::profiler {
 
-/// Calls the function. If it has a parameter more than in older versions, that one gets the default
-/// value of its type.
+/// Calls the function. If it has one parameter more than in older versions, that parameter gets the
+/// default value of its type.
 template <class... Parameters, class... Arguments>
 void call_with_default(void (*function)(Parameters...), Arguments... arguments) {
   if constexpr (sizeof...(Parameters) > sizeof...(Arguments)) {
@@ -23,8 +23,8 @@ struct PinnedBytes {
   int64_t used = 0;
 };
 
-/// Reads the counts from a HostStats: until 2.9 "allocated" was what is in use, since 2.10 it is
-/// what is held.
+/// Reads the counts from a HostStats: until 2.9 "allocated" meant the bytes in use, since 2.10 it
+/// means the bytes held.
 template <class HostStats>
 PinnedBytes pinned_bytes(const HostStats& stats) {
   if constexpr (requires { stats.active_bytes; }) {

@@ -1,6 +1,6 @@
-// Declares the workspaces as LibTorch 2.9 does, which has no lock: a thread that runs its first
-// matrix product meanwhile may change a map that is being read. The recorder therefore asks between
-// a program's steps.
+// Declares the workspaces as LibTorch 2.9 does, without a lock: a thread that runs its first matrix
+// product meanwhile may change a map that is being read. The recorder therefore asks between a
+// program's steps.
 #include "profiler/recorder/workspaces.h"
 
 #include <c10/core/Allocator.h>

@@ -1,11 +1,11 @@
-// This header has the arithmetic of LibTorch 2.11's caching allocator of CUDA memory with its
-// default settings (PYTORCH_ALLOC_CONF): how much it reserves from the driver for a request, and
-// how much of a free block it gives. A recording has the bytes that were asked for; the bytes given
-// follow from them.
+// This header has the arithmetic of the caching allocator of CUDA memory in LibTorch 2.9 to 2.15,
+// with its default settings (PYTORCH_ALLOC_CONF): how much it reserves from the driver for a
+// request, and how much of a free block it gives. A recording has the bytes asked for, from which
+// the bytes given follow.
 //
 // The allocator reserves *segments* from the driver and cuts them into *blocks*. It serves a
 // request from the low end of a free block of its stream; the remainder stays a block if it is
-// large enough, and is given with the request otherwise. Freed blocks merge with free neighbours of
+// large enough, and otherwise is given with the request. Freed blocks merge with free neighbours of
 // their segment. With expandable segments, memory is mapped range by range into one growing
 // segment: ranges that touch are one segment, and every remainder stays a block. BlockTracker
 // (block_tracker.h) applies all this to recorded events.
@@ -24,15 +24,15 @@ constexpr int64_t kBlockBytes = 512;                      // requests are rounde
 constexpr int64_t kSmallRequestBytes = int64_t{1} << 20;  // the largest request of the small pool
 constexpr int64_t kSmallSegmentBytes = int64_t{2} << 20;
 constexpr int64_t kLargeSegmentBytes = int64_t{20} << 20;
-constexpr int64_t kOwnSegmentBytes = int64_t{10} << 20;  // requests from here on have their own
+constexpr int64_t kOwnSegmentBytes = int64_t{10} << 20;  // from this size on a request has its own
 constexpr int64_t kSegmentRoundingBytes = int64_t{2} << 20;
-constexpr int64_t kLargeRemainderBytes = int64_t{1} << 20;  // up to this it is not split off
+constexpr int64_t kLargeRemainderBytes = int64_t{1} << 20;  // up to this size not split off
 
 /// The pool that a segment belongs to: blocks of one pool never serve requests of the other.
 enum class Pool : uint8_t { small, large };
 
 /// Returns the bytes of the block that a request asks for: `bytes` rounded up to kBlockBytes, and
-/// at least one kBlockBytes, also for a request of 0 bytes.
+/// at least kBlockBytes, even for a request of 0 bytes.
 constexpr int64_t rounded_request(int64_t bytes) {
   return bytes < kBlockBytes ? kBlockBytes : round_up(bytes, kBlockBytes);
 }

@@ -1,4 +1,4 @@
-// These functions help all code that walks over the events of a recording, whole or damaged.
+// These functions help code that walks over the events of a recording, whole or damaged.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace shardlens::profiler {
 
-/// No event is as large; one that claims to be is damaged.
+/// No event is this large; one that claims to be is damaged.
 constexpr int64_t kMostEventBytes = int64_t{1} << 48;
 
 /// True for an allocation or a free.

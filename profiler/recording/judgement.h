@@ -1,6 +1,6 @@
-// A judgement says how far a recording can be trusted: if it holds all events, and if not, what
-// that means for the numbers taken from it. The reader judges; every report that shows a number
-// shows the judgement beside it, in these words.
+// A judgement says how far a recording can be trusted: whether it holds all events, and if not,
+// what that means for the numbers taken from it. The reader judges; every report that shows a
+// number shows the judgement beside it, in these words.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace shardlens::profiler {
 enum class RecordingState : uint8_t {
   whole,    // its writer closed it, and every block is intact
   growing,  // its writer still writes
-  killed,   // its writer ended without closing it; what was recorded until then is all there
+  killed,   // its writer ended without closing it; everything recorded until then is intact
   newer,    // a later version wrote it, with events that this version leaves out
   damaged,  // blocks are missing, or their bytes are not what was written
 };
@@ -34,7 +34,7 @@ constexpr auto choice_words(PeakBound) { return words("exact", "at_least", "abou
 struct Judgement {
   RecordingState state = RecordingState::whole;
   int64_t lost_events = 0;            // that could not be kept
-  int64_t missing_from_ns = -1;       // events are missing from this time on; -1: none is
+  int64_t missing_from_ns = -1;       // events are missing from this time on; -1: none
   std::vector<std::string> faults{};  // what is damaged or missing, one line each
 
   PeakBound bound() const;
@@ -53,7 +53,7 @@ std::string judgement_text(const Judgement& judgement);
 std::string_view bound_prefix(const Judgement& judgement);
 
 /// Judges two recordings as one: takes the worse state, and all lost events and faults, so that a
-/// run is worth what its least trustworthy rank is.
+/// run is as trustworthy as its worst rank.
 Judgement joined(const Judgement& a, const Judgement& b);
 
 }  // namespace shardlens::profiler

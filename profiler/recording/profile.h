@@ -19,7 +19,7 @@
 
 namespace shardlens::profiler {
 
-/// The use of an allocation, which the allocating code declares and nobody guesses.
+/// The use of an allocation, which the allocating code declares; it is never guessed.
 enum class Category : uint8_t {
   parameter_shard,
   gradient_shard,
@@ -42,7 +42,7 @@ constexpr auto choice_words(Category) {
 }
 static_assert(kWords<Category>.size() == kCategories);
 
-/// Ends the label of an allocation whose size is an upper bound of what it is on a GPU.
+/// Ends the label of an allocation whose size is an upper bound for its size on a GPU.
 constexpr std::string_view kUpperBound = ", an upper bound";
 
 /// A value in bytes for each category.
@@ -87,10 +87,10 @@ constexpr auto choice_words(Counter) {
 }
 static_assert(kWords<Counter>.size() == kCounters);
 
-/// The kind of an event. The meaning of its fields `address` and `value` stands beside each kind.
+/// The kind of an event. The comment beside each kind explains the fields `address` and `value`.
 enum class EventKind : uint8_t {
   alloc,          // address, value: bytes asked for
-  free,           // address, value: bytes asked for, 0: not known
+  free,           // address, value: bytes asked for, 0: unknown
   recategorise,   // address of a live block: its category from its allocation on
   out_of_memory,  // address: bytes free on the device, value: bytes asked for
   phase,          // value: a Phase
@@ -106,7 +106,7 @@ constexpr int kEventKinds = 11;
 /// [Note: held blocks]
 /// A freed block that other streams still use is held until they are done: the recording has a
 /// `free`, at once a `hold` with value 0, and later a `release`. A recording that begins late first
-/// says which blocks there were: all segments, then for every used block a `hold` with the bytes
+/// lists the blocks that exist: all segments, then for every used block a `hold` with the bytes
 /// that it was given and its `alloc`, so that a BlockTracker knows the allocator's blocks from
 /// there on.
 struct Event {
@@ -134,24 +134,24 @@ struct Header {
   std::string config{};           // config.json
   std::string train{};            // the schedule of a training step, as text
   std::string evaluate{};         // the schedule of an evaluation
-  std::string libraries{};        // versions, one a line: "LibTorch 2.11.0"
+  std::string libraries{};        // versions, one per line: "LibTorch 2.15.0"
   int64_t start_realtime_ns = 0;  // when time_ns was 0, since 1970
 
-  /// True if a real GPU has run it, or was planned for.
+  /// True if a real GPU ran it, or was planned for.
   bool is_on_gpu() const { return device == "cuda"; }
-  /// Returns where the run's tensors lie.
+  /// Returns the space of the run's tensors.
   Space space_of_tensors() const { return device == "cpu" ? Space::host : Space::device; }
 
   bool operator==(const Header&) const = default;
 };
 
 /// True if the recorded program cuts its parameters into shards. A program without a schedule of
-/// ours may not, and one rank alone never does.
+/// ours may not, and a single rank never does.
 inline bool has_shards(const Header& header) {
   return header.world_size > 1 && !header.train.empty();
 }
 
-/// Returns the category's name for people, in the words of the program that was recorded:
+/// Returns the category's name for people, in the terms of the program that was recorded:
 /// "parameters" in place of "parameter_shard" if nothing is sharded.
 constexpr std::string_view category_name(Category category, bool has_shards) {
   if (category == Category::parameter_shard && !has_shards) return "parameters";
@@ -159,15 +159,15 @@ constexpr std::string_view category_name(Category category, bool has_shards) {
 }
 
 /// [Note: stacks]
-/// A label belongs to one stack: the same place of a program has a label for each of the ways on
-/// which it was reached, all with the same text. So an event needs no field more, and who groups by
-/// text need not know of stacks. Frames are shared: a stack is its innermost frame, and every frame
-/// names the one that called it.
+/// A label belongs to one stack: the same place in a program has one label per call path that led
+/// to it, all with the same text. So events need no extra field, and code that groups by text can
+/// ignore stacks. Frames are shared: a stack is its innermost frame, and every frame names the one
+/// that called it.
 struct StackFrame {
   uint32_t caller = 0;    // index into Stacks::frames, below its own; 0: this is the outermost
   uint32_t file = 0;      // index into Profile::strings; 0: an operator, which has no file
   uint32_t function = 0;  // the same
-  uint32_t line = 0;      // 0: not known
+  uint32_t line = 0;      // 0: unknown
 
   bool operator==(const StackFrame&) const = default;
 };

@@ -7,7 +7,7 @@ namespace shardlens::profiler {
 
 namespace {
 
-// The paths below are those of PyTorch 2.11.
+// The paths below are PyTorch's.
 constexpr std::array kRules = {
     // These functions are FSDP2's: those for a collective's buffers come first, then those for the
     // memory that it leaves behind.

@@ -1,7 +1,7 @@
-// Classes an allocation of a Python program by the Python functions that it was made in, the
-// innermost first, and if none of them tells, by the part of the step that it was made in. All
-// rules are one table; an allocation that no rule names is `other`, and reports print the share of
-// those.
+// Classifies an allocation of a Python program by the Python functions in which it was made, the
+// innermost first, and if no rule names any of them, by the part of the step in which it was made.
+// All rules are in one table; an allocation that no rule covers is `other`, and reports print the
+// share of `other`.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,8 @@ enum class StepPart : uint8_t {
   backward,        // while autograd runs a node
 };
 
-/// Returns the category of an allocation in this part of the step by functions that no rule names.
+/// Returns the category of an allocation that functions without a rule made in this part of the
+/// step.
 Category category_of_part(StepPart part);
 
 /// True if allocations of a function show that the forward pass has begun.

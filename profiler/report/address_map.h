@@ -16,7 +16,7 @@ class AddressMap {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;
 
-  /// Returns the index of an address; kNone if it is not there.
+  /// Returns the index of an address; kNone if the map lacks it.
   uint32_t find(uint64_t address) const { return slots_[place_of(address)].index; }
 
   /// Inserts an address, or replaces its index. `index` must not be kNone.

@@ -19,7 +19,7 @@ std::string_view without_folders(std::string_view path) {
 std::string_view without_ending(std::string_view file) { return file.substr(0, file.rfind('.')); }
 
 /// Returns the module of a function that is the forward of one: "Attention" of "Attention.forward",
-/// and the file's name where the recording has no names of classes. Otherwise returns nothing.
+/// and the file's name if the recording has no class names. Otherwise returns nothing.
 std::string_view module_of(const TreePlace& call) {
   constexpr std::string_view kForward = ".forward";
   const std::string_view name = call.name;
@@ -59,7 +59,7 @@ TreePath TreePaths::stack(uint32_t label) const {
   return path;
 }
 
-/// Returns the stack; of a block that has none the kind of its action, what that is for, and the
+/// Returns the stack; for a block without one, the kind of its action, what that is for, and the
 /// label.
 TreePath TreePaths::call_path(const AliveGroup& group) const {
   TreePath path = stack(group.label);
@@ -75,8 +75,8 @@ TreePath TreePaths::call_path(const AliveGroup& group) const {
   return path;
 }
 
-/// Returns the modules whose forward was running, and the label; of a block that has no stack the
-/// label, which names a unit.
+/// Returns the modules whose forward was running, and the label; for a block without a stack only
+/// the label, which names a unit.
 TreePath TreePaths::modules(const AliveGroup& group) const {
   const TreePath calls = stack(group.label);
   if (calls.empty()) return {{.name = group.label == 0 ? "without a name" : text(group.label)}};

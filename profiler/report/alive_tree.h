@@ -38,13 +38,13 @@ std::string place_text(const TreePlace& place);
 
 using TreePath = std::vector<TreePlace>;
 
-/// Blocks that have everything in common by which a tree can tell blocks apart.
+/// Blocks that no tree can tell apart, since they share everything that it groups by.
 struct AliveGroup {
   uint32_t label = 0;
   int32_t action = -1;  // of the schedule of its phase
   Phase phase{};
   Category category{};
-  int64_t bytes = 0;  // of all, as the allocator gave them
+  int64_t bytes = 0;  // of all blocks, as the allocator gave them
   int64_t count = 0;
 };
 
@@ -53,8 +53,8 @@ class TreePaths {
  public:
   TreePaths(const Header& header, const std::vector<std::string>& strings, const Stacks& stacks);
 
-  /// Returns the path from the root on. It has one place at least, and at most a few hundred:
-  /// of a deeper stack the outer calls are one place.
+  /// Returns the path from the root on. It has one place at least, and at most a few hundred: the
+  /// outer calls of a deeper stack are one place.
   TreePath path(const AliveGroup& group, TreeGrouping by, TreeStart from) const;
 
   /// Returns the stack of a label, the outermost call first; nothing if it has none.
@@ -76,7 +76,7 @@ struct TreeNode {
   uint32_t parent = 0;
   int64_t bytes = 0;  // of all blocks below it
   int64_t count = 0;
-  int64_t baseline_bytes = 0;  // the same of the run that is compared with
+  int64_t baseline_bytes = 0;  // the same in the run that is compared with
   int64_t baseline_count = 0;
   std::vector<uint32_t> children;  // the largest first, equal ones as they came
 
@@ -92,7 +92,7 @@ struct AliveTree {
 };
 
 /// Builds the tree of one run, or of two. With two, places are the same if they have the same name
-/// and file, whatever its folder and the line: an edit of a script moves its lines.
+/// and file. Folder and line do not count, since an edit of a script moves its lines.
 class TreeBuilder {
  public:
   explicit TreeBuilder(bool compares) : compares_(compares) {}
@@ -111,12 +111,13 @@ class TreeBuilder {
   std::map<Key, uint32_t> known_;
 };
 
-/// Returns the tree in rows, each with its share of all bytes. Rows below `least_share` of them (0
-/// to 1) are left out, and counted. A chain of calls that leads to one place is not indented.
+/// Returns the tree in rows, each with its share of all bytes. Rows with less than `least_share` of
+/// all bytes (0 to 1) are left out, but counted. A chain of calls that leads to one place is not
+/// indented.
 std::string tree_text(const AliveTree& tree, double least_share);
 /// Returns nested objects of name, file, line, bytes, own_bytes, count and children.
 std::string tree_json(const AliveTree& tree);
-/// Returns a line "a;b;c BYTES" for each path that blocks end at, as flame graph tools read it.
+/// Returns a line "a;b;c BYTES" for each path at which blocks end, as flame graph tools read it.
 std::string tree_folded(const AliveTree& tree);
 
 }  // namespace shardlens::profiler

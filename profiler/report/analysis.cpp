@@ -111,7 +111,7 @@ void Analysis::take_failure(const Event& event) {
   const auto total = last_of(Counter::device_total);
   const auto device_free = static_cast<int64_t>(
       std::min<uint64_t>(event.address, static_cast<uint64_t>(kMostEventBytes)));
-  // Segments come in multiples of 2 MiB; memory that is cached in whole segments went back to the
+  // Segments come in multiples of 2 MiB. Memory cached in whole segments had gone back to the
   // driver before the request failed.
   const int64_t fresh = device_free / kSegmentRoundingBytes * kSegmentRoundingBytes;
   const bool is_device = event.space == Space::device;

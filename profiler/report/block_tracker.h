@@ -1,5 +1,5 @@
 // Follows what the caching allocator held at every moment of a recording, by the rules of blocks.h:
-// the bytes given for every allocation, and the places of reserved memory that no tensor has.
+// the bytes given for every allocation, and where reserved memory is that no tensor uses.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@
 
 namespace shardlens::profiler {
 
-/// Follows the allocator by recorded events of the spaces `segment` and `device`. An event of a
-/// segment carries a label if memory was mapped into an expandable segment, or unmapped, and none
-/// if a segment of its own was reserved or returned. Senseless events (of a damaged recording) are
-/// applied as far as possible, so long as no size is over kMostBytes. The note in profile.h
-/// explains `hold` and `release`.
+/// Follows the allocator by recorded events of the spaces `segment` and `device`. A segment's event
+/// has a label if memory was mapped into an expandable segment, or unmapped, and none if a whole
+/// segment was reserved or returned. Nonsensical events (of a damaged recording) are applied as far
+/// as possible, as long as no size exceeds kMostBytes. The note in profile.h explains `hold` and
+/// `release`.
 class BlockTracker {
  public:
   /// Applies an event. Returns the bytes that an allocation was given, or a free gave back; 0 for
@@ -46,7 +46,7 @@ class BlockTracker {
     uint32_t previous = kNone;  // in the segment
     uint32_t next = kNone;
     bool used = false;
-    bool held = false;        // used by the allocator alone
+    bool held = false;        // used by the allocator itself
     bool expandable = false;  // of its segment
 
     uint64_t end() const { return address + static_cast<uint64_t>(bytes); }

@@ -26,8 +26,8 @@ struct Level {
   int64_t window = 0;
   Moment peak_at;
 
-  /// Sets the present bytes. Returns true if they are a new peak; an equal height is none, so the
-  /// first moment of a height counts.
+  /// Sets the present bytes. Returns true if they are a new peak; an equal height is not one, so
+  /// the first moment of a height counts.
   bool set(int64_t now, const Moment& moment) {
     bytes = now;
     if (now > window) window = now;
@@ -60,11 +60,11 @@ struct LiveAllocation {
 
 /// [Note: the peak's live set in one pass]
 /// A recording reaches thousands of new peaks before its last, so the live set is not copied at
-/// each. Every allocation has the number of the event that made it. One that ends after the peak
-/// and is older than it was alive at the peak and is set aside; a new peak empties what was set
-/// aside, since those are dead now. What is set aside, and what still lives and is older than the
-/// peak, are the live set of the peak: exact, at a comparison an event, and in no more memory than
-/// that set.
+/// each. Every allocation has the number of the event that made it. An allocation that was made
+/// before the peak and ends after the peak belongs to the peak, so it is set aside. A new peak
+/// discards the allocations set aside, since they are dead by then. Those set aside and those that
+/// still live and are older than the peak form the live set of the peak. It is exact, costs one
+/// comparison an event, and needs no more memory than the set itself.
 class PeakSet {
  public:
   /// Adds an allocation; returns true if it makes a new peak. A live allocation at the same address
@@ -72,8 +72,8 @@ class PeakSet {
   bool alloc(const Event& event, int64_t given_bytes, const Moment& moment);
   /// Removes the allocation and returns it; returns nothing for an unknown address.
   std::optional<LiveAllocation> free(uint64_t address);
-  /// Changes the category from the allocation on, so also at the peak. Returns false for an unknown
-  /// address.
+  /// Changes the category from the allocation on, and so at the peak, too. Returns false for an
+  /// unknown address.
   bool recategorise(uint64_t address, Category category);
 
   const Level& level() const { return level_; }
@@ -84,7 +84,7 @@ class PeakSet {
   const CategoryBytes& given_at_peak() const { return given_at_peak_; }
   const CategoryBytes& asked_at_peak() const { return asked_at_peak_; }
 
-  /// Return the live allocations, now and at the peak, in no order.
+  /// Return the live allocations, now and at the peak, in no particular order.
   std::vector<LiveAllocation> live_allocations() const;
   std::vector<LiveAllocation> live_at_peak() const;
 
@@ -104,7 +104,7 @@ class PeakSet {
   AddressMap by_address_;                  // of slots_
   std::vector<LiveAllocation> slots_;      // version 0: unused
   std::vector<uint32_t> unused_;           // of slots_
-  std::vector<LiveAllocation> set_aside_;  // alive at the peak, no longer so
+  std::vector<LiveAllocation> set_aside_;  // alive at the peak, but not now
 };
 
 }  // namespace shardlens::profiler

@@ -1,5 +1,5 @@
-// Reports what a recording tells of a rank: its peak with the time and the live allocations, the
-// steps, the places of reserved memory, and every time that memory ran out.
+// Reports what a recording says about a rank: its peak with the time and the live allocations, the
+// steps, where reserved memory was, and every time that memory ran out.
 //
 // Analysis takes events one by one, as a reader decodes them, and keeps only what is alive. All
 // sums are exact: the categories of a peak add up to it. Bytes of the device are those that the
@@ -88,15 +88,15 @@ struct Losses {
 
 /// The device's memory by owner, at the sample with the most in use; without samples, at the end.
 /// used = before + context + driver + residual, where a part that was not recorded counts as 0;
-/// without the driver's layer LibTorch's reserved bytes take its place.
+/// without the driver's layer, LibTorch's reserved bytes replace `driver`.
 struct Ledger {
   std::optional<int64_t> device_total_bytes;
   std::optional<int64_t> device_used_bytes;
-  std::optional<int64_t> before_bytes;    // used before this process was there: other processes
+  std::optional<int64_t> before_bytes;    // used before this process began: by other processes
   std::optional<int64_t> context_bytes;   // used beyond that when the recording began
   std::optional<int64_t> reserved_bytes;  // by LibTorch
   BlockTotals blocks;                     // where these are
-  std::optional<int64_t> driver_bytes;    // given to all libraries in the process, LibTorch too
+  std::optional<int64_t> driver_bytes;    // given to all libraries in the process, also LibTorch
   std::vector<std::pair<std::string, int64_t>> libraries;  // the driver's, the largest first
   /// Bytes in use that no other field counts: code that was loaded since, and what other processes
   /// took since.
@@ -192,7 +192,7 @@ class Analysis {
 RankReport analyse(const Profile& profile);
 
 /// Returns the report as text for people: a screen for each rank, the one with the highest peak
-/// first. A rank without allocations is one line.
+/// first. A rank without allocations gets one line.
 std::string report_text(std::vector<RankReport> ranks);
 
 /// Returns what held the memory when the recording last ran out of it, in at most 40 lines. Returns

@@ -205,7 +205,7 @@ Json rank_json(const RankReport& rank) {
           {"diagnostics", rank.judgement.faults}};
 }
 
-/// Says which ranks of how many are here, with how many steps, and the worst state among them.
+/// Says which ranks of how many were read, how many steps each has, and the worst state among them.
 Json coverage_json(const std::vector<RankReport>& ranks) {
   Json json = {{"state", nullptr},
                {"world_size", nullptr},

@@ -117,7 +117,7 @@ std::string category_rows(const RankReport& rank, const SpaceReport& space) {
   return text;
 }
 
-/// Returns ", 2 steps old", ", 0 to 2 steps old", or nothing if all is of the step at hand.
+/// Returns ", 2 steps old", ", 0 to 2 steps old", or nothing if all are of the current step.
 std::string age_text(const PlaceTotal& place) {
   const auto [youngest, oldest] = std::pair(place.youngest_steps, place.oldest_steps);
   if (oldest == 0) return {};
@@ -161,8 +161,8 @@ std::string unused_text(const BlockTotals& blocks) {
   return fmt::format("{} not ({})", bytes_text(sum), text);
 }
 
-/// Returns what the allocator held at a moment: what it gave to tensors, and what it kept beside
-/// that. Returns nothing if nobody recorded its segments.
+/// Returns what the allocator held at a moment: what it gave to tensors, and what it kept besides.
+/// Returns nothing if its segments were not recorded.
 std::string held_row(const BlockTotals& blocks) {
   if (blocks.reserved == 0) return {};
   std::string text =
@@ -201,14 +201,14 @@ std::string term(std::string_view name, int64_t bytes, std::string_view what = "
   return what.empty() ? text + "\n" : fmt::format("{}  {}\n", text, what);
 }
 
-/// Returns the row of a term; nothing for one that was not recorded, or is nothing.
+/// Returns the row of a term; nothing for one that was not recorded or is 0.
 std::string term_if_any(std::string_view name, const std::optional<int64_t>& bytes,
                         std::string_view what = "") {
   return bytes.value_or(0) == 0 ? "" : term(name, *bytes, what);
 }
 
 /// Returns the rows of the device's used memory. The terms add up to it exactly, since the residual
-/// is what they leave.
+/// is the rest.
 std::string used_rows(const Ledger& ledger) {
   std::string text = bytes_row("device, used at most", ledger.device_used_bytes);
   text += term_if_any("before us", ledger.before_bytes, "other processes");
@@ -234,15 +234,15 @@ std::string reserved_rows(const Ledger& ledger) {
   return text + term_if_any("cached", blocks.cached);
 }
 
-/// Returns the ledger of the device, if anybody asked the device or the driver.
+/// Returns the ledger of the device, if the device or the driver was asked.
 std::string ledger_rows(const Ledger& ledger) {
   if (!ledger.device_used_bytes && !ledger.driver_bytes) return {};
   return "\n" + bytes_row("device, total", ledger.device_total_bytes) + used_rows(ledger) +
          reserved_rows(ledger);
 }
 
-/// Returns the rows of pinned memory: LibTorch's part by its own count, and what the driver gave to
-/// any library.
+/// Returns the rows of pinned memory: LibTorch's part by its own count, and the bytes that the
+/// driver gave to any library.
 std::string pinned_rows(const RankReport& rank) {
   std::string text;
   if (const auto& pinned = rank.spaces[static_cast<size_t>(Space::pinned)]) {
@@ -326,7 +326,8 @@ std::string rank_text(const RankReport& rank) {
   return text + counter_rows(rank) + end_rows(rank, *space) + failures_text(rank);
 }
 
-/// Names the ranks that are here, where others of their run are not; one alone says so itself.
+/// Names the ranks in this report if others of their run are missing; a single rank's title says
+/// so.
 std::string missing_ranks_text(const std::vector<RankReport>& ranks) {
   if (ranks.size() < 2) return {};
   std::set<int32_t> there;
