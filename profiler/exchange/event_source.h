@@ -25,7 +25,7 @@ struct EventSource {
 /// Returns the events of a recording in memory, which must outlive the source.
 EventSource events_of(const Profile& profile);
 
-/// Returns the events of a file, with one part of it in memory at a time. Throws as Reader does.
+/// Returns the events of a file, of which one part at a time is in memory. Throws as Reader does.
 EventSource events_in(const std::string& path);
 
 }  // namespace shardlens::profiler

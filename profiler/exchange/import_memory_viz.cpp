@@ -178,8 +178,8 @@ class SnapshotImport {
                        shortened(frame["name"].text()));
   }
 
-  /// Cuts a text to 1024 bytes: many frames may share one long text, and each label would be a copy
-  /// of it.
+  /// Cuts a text to 1024 bytes: many frames may share one long text, and each label would copy that
+  /// text.
   static std::string_view shortened(std::string_view text) {
     constexpr size_t kMostBytes = 1024;
     return text.substr(0, kMostBytes);

@@ -12,8 +12,8 @@ namespace shardlens::profiler {
 /// Returns the time of std::chrono::steady_clock, in nanoseconds, at which LibTorch's counter
 /// (c10::getApproximateTime) stood at `ticks`, which must be a recent reading by the calling
 /// thread. The result never decreases on one thread. Each thread reads the clock itself once a
-/// millisecond, and so stays within 0.2 us of it. The first call of a process takes 2 ms, to
-/// measure the length of a tick.
+/// millisecond, and so differs from it by at most 0.2 us. The first call of a process takes 2 ms,
+/// to measure the length of a tick.
 int64_t steady_ns(c10::approx_time_t ticks);
 
 }  // namespace shardlens::profiler

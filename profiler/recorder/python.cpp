@@ -34,7 +34,7 @@ using allocator::RecordContext;
 
 constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
 
-/// The stacks that the user's own memory history wants for an allocation.
+/// The stacks that the user's own memory history records for an allocation.
 enum class OwnHistory { none, python, with_cpp };
 
 std::atomic<OwnHistory> own_history = OwnHistory::none;
@@ -193,7 +193,7 @@ class ThreadStacks {
 };
 
 /// Returns the part of the step that the next allocation is in. A backward ends, and the next
-/// microbatch begins, with the first allocation outside of it.
+/// microbatch begins, with the first allocation outside the backward.
 StepPart part_now(const SeenPlace& seen, bool in_backward) {
   StepPart part = step_part;
   if (in_backward) {

@@ -75,7 +75,7 @@ std::string text_attribute(PyObject* object, const char* name) {
 }
 
 /// Returns the function of a code object, and takes over the reference to `code`: a known function
-/// is never freed, so that no other one can lie at its address. Python's lock guards the table.
+/// is never freed, so that no other one can be at its address. Python's lock guards the table.
 const PythonFunction& function_of(PyObject* code) {
   static auto& known = *new std::unordered_map<PyObject*, std::unique_ptr<PythonFunction>>();
   std::unique_ptr<PythonFunction>& function = known[code];
@@ -92,7 +92,7 @@ const PythonFunction& function_of(PyObject* code) {
   return *function;
 }
 
-/// Returns the instruction that a frame is at; before Python 3.11 its line stands for that.
+/// Returns the instruction that a frame is at; before Python 3.11, its line serves instead.
 int instruction_of(PyObject* frame) {
   const Python& py = python();
   return py.instruction_of != nullptr ? py.instruction_of(frame) : py.line_of(frame);

@@ -120,9 +120,9 @@ class Recorder {
 /// does not know the GPU.
 std::optional<int64_t> device_used_bytes(int device);
 
-/// Returns the report of what held the memory when the recording at `path` last ran out of it, as
-/// `profile report` shows it, in at most 40 lines. Returns an empty text if it never did, or if the
-/// file cannot be read.
+/// Returns the report of what held the memory when memory last ran out in the recording at `path`,
+/// as `profile report` shows it, in at most 40 lines. Returns an empty text if it never did, or if
+/// the file cannot be read.
 std::string out_of_memory_screen(const std::string& path);
 
 /// Declares the purpose of the calling thread's allocations while it lives. Does nothing while no

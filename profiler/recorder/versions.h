@@ -17,7 +17,7 @@ void call_with_default(void (*function)(Parameters...), Arguments... arguments) 
   }
 }
 
-/// The pinned memory that LibTorch's allocator holds, and the part of it that is in use, in bytes.
+/// The pinned memory that LibTorch's allocator holds, and the part that is in use, in bytes.
 struct PinnedBytes {
   int64_t held = 0;
   int64_t used = 0;

@@ -4,7 +4,7 @@
 // Bytes are counted in *spaces*. `device` and `host` count what LibTorch's allocators gave to
 // tensors, `pinned` what its pinned host allocator gave, `segment` what its caching allocator
 // reserved from the driver (with a label if the memory was mapped into an expandable segment),
-// `driver` what the driver gave to any library in the process. Spaces overlap (a tensor lies in a
+// `driver` what the driver gave to any library in the process. Spaces overlap (a tensor is in a
 // segment, and a segment is the driver's memory), so totals are taken in one space at a time.
 #pragma once
 
@@ -128,7 +128,7 @@ struct Header {
   int32_t rank = 0;
   int32_t world_size = 1;
   std::string device;  // "cpu", "cuda", "null:h200"
-  std::string gpu{};   // the driver's name of it; empty on a CPU
+  std::string gpu{};   // the driver's name for it; empty on a CPU
   int64_t capacity_bytes = 0;
   std::string notice{};           // what a reader must know, e.g. that values mean nothing
   std::string config{};           // config.json

@@ -13,7 +13,7 @@
 namespace shardlens::profiler {
 
 struct PythonRule {
-  std::string_view file;      // the end of its path, or a part of it that ends in '/'
+  std::string_view file;      // the end of its path, or a part that ends in '/'
   std::string_view function;  // empty: any
   Category category{};
 };

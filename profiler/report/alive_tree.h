@@ -33,7 +33,7 @@ struct TreePlace {
   bool operator==(const TreePlace&) const = default;
 };
 
-/// Returns "forward  llama.py:62", or the name alone.
+/// Returns "forward  llama.py:62", or only the name.
 std::string place_text(const TreePlace& place);
 
 using TreePath = std::vector<TreePlace>;

@@ -4,7 +4,7 @@
 // Analysis takes events one by one, as a reader decodes them, and keeps only what is alive. All
 // sums are exact: the categories of a peak add up to it. Bytes of the device are those that the
 // caching allocator gave (LibTorch's allocated_bytes), unless a name says otherwise; the bytes
-// asked for stand beside them.
+// asked for are beside them.
 #pragma once
 
 #include <array>
@@ -195,8 +195,8 @@ RankReport analyse(const Profile& profile);
 /// first. A rank without allocations gets one line.
 std::string report_text(std::vector<RankReport> ranks);
 
-/// Returns what held the memory when the recording last ran out of it, in at most 40 lines. Returns
-/// an empty text if it never did.
+/// Returns what held the memory when memory last ran out in the recording, in at most 40 lines.
+/// Returns an empty text if it never did.
 std::string out_of_memory_text(const RankReport& rank);
 
 /// Returns {"schema":"shardlens.profile/1", ...}, ranks in the given order, with a newline at the
