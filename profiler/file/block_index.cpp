@@ -142,7 +142,7 @@ BlockIndex index_blocks(const File& file, const std::string& path) {
   const bool is_recording = index.blocks.size() > 0 || (index.faults.empty() && !index.torn_tail);
   if (!is_recording || index.file_bytes < sizeof(Preamble)) {
     throw std::invalid_argument(
-        fmt::format("{}: not a Shardlens recording ({} bytes)", path, index.file_bytes));
+        fmt::format("{}: not a recording of Shardlens ({} bytes)", path, index.file_bytes));
   }
   return index;
 }

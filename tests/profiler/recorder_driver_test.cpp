@@ -220,11 +220,11 @@ TEST_CASE("functions that a CUPTI cannot watch are left out and named") {
 
 TEST_CASE("where CUPTI cannot be used the reason is said in a line") {
   scripted_cupti().version = 120900;
-  CHECK(reason() == "CUPTI unavailable: version 12.9.0, where 13.0.1 or a later 13 is needed");
+  CHECK(reason() == "CUPTI unavailable: version 12.9.0, but 13.0.1 or a later 13 is needed");
   scripted_cupti().version = 130000;
-  CHECK(reason() == "CUPTI unavailable: version 13.0.0, where 13.0.1 or a later 13 is needed");
+  CHECK(reason() == "CUPTI unavailable: version 13.0.0, but 13.0.1 or a later 13 is needed");
   scripted_cupti().version = 140000;
-  CHECK(reason() == "CUPTI unavailable: version 14.0.0, where 13.0.1 or a later 13 is needed");
+  CHECK(reason() == "CUPTI unavailable: version 14.0.0, but 13.0.1 or a later 13 is needed");
   scripted_cupti().version = 130400;
   CHECK_FALSE(reason());
 
