@@ -81,7 +81,7 @@ class Library:
         with open(path, "rb") as file:
             self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         if self._data[:6] != b"\x7fELF\x02\x01":
-            raise ValueError(f"{path} is no library for this machine")
+            raise ValueError(f"{path} is not a library for this machine")
         place, = struct.unpack_from("<Q", self._data, 40)
         count, = struct.unpack_from("<H", self._data, 60)
         self._sections = [struct.unpack_from("<4xI16xQQI20x", self._data, place + 64 * i)
@@ -188,10 +188,10 @@ def lack(torch, libraries):
     for soname in sorted(sonames):
         library = libraries / soname
         if not library.exists():
-            return f"it needs {soname}, which the null device has not"
+            return f"it needs {soname}, which the null device lacks"
         if lacking := symbols[soname] - Library(library).defined():
             calls = in_words(sorted(lacking))
-            return f"it calls {calls} of {soname}, which the null device has not"
+            return f"it calls {calls} of {soname}, which the null device lacks"
     return ""
 
 
@@ -223,7 +223,7 @@ def main():
     listed = set(sys.argv[3:])
     symbols, versions, sonames = collect(torch)
     if unlisted := sonames - listed:
-        sys.exit(f"{torch} needs {', '.join(sorted(unlisted))}, which the null device has not: "
+        sys.exit(f"{torch} needs {', '.join(sorted(unlisted))}, which the null device lacks: "
                  "is it a wheel of .setup/pins.txt?")
     for soname in listed:
         stubs = "".join(map(stub, sorted(symbols[soname])))

@@ -51,19 +51,19 @@ std::string why_not_loaded(const std::vector<std::string>& command) {
   const std::string flag = isolating_flag(command);
   if (!flag.empty()) {
     return fmt::format(
-        "the recorder was not loaded: {} is started with {}, which leaves PYTHONPATH out; start it "
-        "without",
+        "the recorder was not loaded: {} is started with {}, which ignores PYTHONPATH; start it "
+        "without that flag",
         command.front(), flag);
   }
   return fmt::format(
       "the recorder was not loaded: {} has started no Python, or one with -I, -E or -S, or without "
-      "the environment that it was given; start the program by its python",
+      "the environment that it was given; start the program with python",
       command.front());
 }
 
 std::string why_no_gpu(const Accounts& accounts, const CommandEnd& end, bool is_attached) {
   const std::string_view hint =
-      is_attached ? " (where there is none, give --device, such as null:h100)" : "";
+      is_attached ? " (without a GPU, give --device, such as null:h100)" : "";
   const AccountEntry* const error = accounts.first_error();
   if (error != nullptr && end.is_failure()) {
     const bool is_import = error->what == "import_error";
@@ -71,7 +71,7 @@ std::string why_no_gpu(const Accounts& accounts, const CommandEnd& end, bool is_
                        is_import ? "at an import, before" : "before", is_import ? "" : hint,
                        error->text);
   }
-  if (end.is_failure()) return "the program ended before it used a GPU; it may have said why";
+  if (end.is_failure()) return "the program ended before it used a GPU; its own output may say why";
   if (accounts.first_entry("torch") == nullptr) return "the program has not imported PyTorch";
   return fmt::format("the program has imported PyTorch and used no GPU{}", hint);
 }

@@ -22,8 +22,8 @@ constexpr std::array kRemedies = {
     Remedy{Category::activation, "activations",
            "activation checkpointing, a smaller batch or shorter sequences"},
     Remedy{Category::optimizer_state, "optimizer state",
-           "sharding it over ranks (FSDP, ZeRO), offload to the host, or an optimizer that keeps "
-           "less"},
+           "sharding it over ranks (FSDP, ZeRO), offload to the host, or an optimizer with "
+           "less state"},
     Remedy{Category::parameter_shard, "parameters",
            "sharding them over more ranks (FSDP), offload to the host, or a smaller dtype"},
     Remedy{Category::unsharded_parameter, "gathered parameters",
@@ -33,10 +33,10 @@ constexpr std::array kRemedies = {
            "frees each at once"},
     Remedy{Category::gradient_shard, "gradients",
            "sharding them over more ranks, or offload to the host"},
-    Remedy{Category::reduce_buffer, "buffers of reductions", "smaller units or buckets"},
-    Remedy{Category::communication, "buffers of collectives", "smaller units or buckets"},
+    Remedy{Category::reduce_buffer, "buffers for reductions", "smaller units or buckets"},
+    Remedy{Category::communication, "buffers for collectives", "smaller units or buckets"},
     Remedy{Category::input, "inputs", "a smaller batch"},
-    Remedy{Category::workspace, "workspaces of operators", "a smaller batch"}};
+    Remedy{Category::workspace, "operator workspaces", "a smaller batch"}};
 
 const Remedy* remedy_of(Category category) {
   const auto found = std::ranges::find(kRemedies, category, &Remedy::category);
@@ -60,9 +60,8 @@ std::string largest_use_text(const RankReport& report, const RecordVerdict& verd
   if (*largest == 0 || remedy == nullptr) return {};
   if (!verdict.is_out_of_memory && is_before_sharding(report, category)) {
     return fmt::format(
-        "the largest part is parameters, {}, before the first step: a model that is made on the "
-        "meta "
-        "device and sharded before it is on the GPU may take less",
+        "the largest part is parameters, {}, before the first step: making the model on the meta "
+        "device and sharding it before it moves to the GPU may take less",
         bytes_text(*largest));
   }
   return fmt::format("the largest part is {}, {}: {} may take less", remedy->words,
@@ -77,11 +76,11 @@ std::string fragments_text(const RankReport& report, const RecordVerdict& verdic
     const OutOfMemory& last = report.out_of_memory.back();
     const int64_t unused = last.blocks.reserved - last.blocks.allocated();
     if (unused < last.asked_bytes) return {};
-    return fmt::format("{} were reserved and not given, in pieces that are too small: {}",
+    return fmt::format("{} were reserved but unused, in pieces that are too small: {}",
                        bytes_text(unused), kExpandable);
   }
   if (verdict.exit_code != kFitsWithRetries) return {};
-  return fmt::format("{} are reserved at most for {} that are allocated: {}",
+  return fmt::format("up to {} are reserved for up to {} allocated: {}",
                      bytes_text(report.reserved_peak_bytes().value_or(0)),
                      bytes_text(report.peak_bytes()), kExpandable);
 }
@@ -115,11 +114,11 @@ std::string next_steps(const std::string& out, const std::vector<RankReport>& re
     const auto& report = reports[static_cast<size_t>(shortest - verdicts.begin())];
     for (const std::string& way : ways_to_take_less(report, *shortest)) text += "  " + way + "\n";
   }
-  text += fmt::format("  shardlens view {}: what was alive at any moment, in a window\n", out);
+  text += fmt::format("  shardlens view {}: see in a window what was alive at any moment\n", out);
   if (!std::ranges::all_of(verdicts, is_comparable)) return text;
   return text + fmt::format(
-                    "  shardlens gate {} AFTER --fail-above 2%: whether a later recording, AFTER, "
-                    "takes more\n",
+                    "  shardlens gate {} AFTER --fail-above 2%: check whether a later recording, "
+                    "AFTER, takes more\n",
                     out);
 }
 

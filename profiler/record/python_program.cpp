@@ -212,7 +212,7 @@ PythonProgram find_python(const Words& command) {
   const auto interpreter = named ? named : find_program("python3");
   if (!interpreter) {
     throw std::invalid_argument(fmt::format(
-        "{}: it names no Python and there is no python3; start it with python", program->string()));
+        "{}: names no Python, and there is no python3; start it with python", program->string()));
   }
   auto found = program_in(output_of({interpreter->string(), "-c", kQuestion}));
   if (!found) {
@@ -233,14 +233,14 @@ std::string isolating_flag(const Words& command) {
 void check_pytorch(const PythonProgram& program) {
   // The version also names a folder of ours, so it must be safe as a name.
   if (!is_version(program.torch_version)) {
-    throw std::invalid_argument(
-        fmt::format("PyTorch of {} calls itself version '{}', which is none; install it anew",
-                    program.interpreter, shown(program.torch_version)));
+    throw std::invalid_argument(fmt::format(
+        "PyTorch of {} calls itself version '{}', which is not a version; install it again",
+        program.interpreter, shown(program.torch_version)));
   }
   if (is_version(program.cuda_version)) return;
   throw std::invalid_argument(fmt::format(
-      "PyTorch {} of {} is built {}; record with one that is built for CUDA, as pip install torch "
-      "brings it",
+      "PyTorch {} of {} is built {}; record with one that is built for CUDA, such as pip install "
+      "torch provides",
       program.torch_version, program.interpreter,
       program.cuda_version == "ROCm" ? "for ROCm" : "without CUDA"));
 }

@@ -194,7 +194,7 @@ std::string ranks_text(const RankRuns& runs) {
   for (const JudgedRank& rank : runs.ranks) ranks.push_back(&rank);
   std::ranges::stable_sort(ranks, [](auto* one, auto* other) { return takes_more(*one, *other); });
   std::string text =
-      fmt::format("{} of {} ranks were run, the fullest first\n", ranks.size(), runs.world_size);
+      fmt::format("{} of {} ranks were run, largest first\n", ranks.size(), runs.world_size);
   for (const JudgedRank* one : ranks) {
     const int rank = one->report.header.rank;
     const Role* const role = role_of(runs, rank);
@@ -204,14 +204,14 @@ std::string ranks_text(const RankRuns& runs) {
                         stands_for_others ? ", stands for " + ranges_text(role->ranks) : "");
   }
   if (runs.left_out > 0) {
-    text += fmt::format("  in doubt: {} more were wanted and not run: it was interrupted\n",
-                        runs.left_out);
+    text += fmt::format(
+        "  in doubt: {} more were wanted but not run: the recording was interrupted\n",
+        runs.left_out);
   }
   if (runs.roles.empty() || ranks.size() == static_cast<size_t>(runs.world_size)) return text;
   text +=
-      "  in doubt: ranks that were not run are taken to be like those that stand for them, by the\n"
-      "    program's process groups: along each, what lies between two that are alike is like "
-      "these\n";
+      "  in doubt: a rank that was not run is assumed to match the one that stands for it, by the\n"
+      "    program's process groups: in each, ranks between two that match are assumed to match\n";
   if (!runs.has_all_roles) {
     text += fmt::format("  in doubt: more than {} ranks may differ: not all of these were run\n",
                         kMostRoles);

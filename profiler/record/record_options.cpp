@@ -30,7 +30,7 @@ Device parse_device(const std::string& text, const std::string& capacity) {
   if (text == kCuda) return {.kind = DeviceKind::cuda, .gpu = ""};
   if (!text.starts_with(kNull)) {
     throw std::invalid_argument(fmt::format(
-        "--device {}: give cuda for the GPUs of this machine, or one that is named, such as "
+        "--device {}: give cuda for the GPUs of this machine, or a simulated GPU, such as "
         "null:h100",
         text));
   }
@@ -60,8 +60,7 @@ std::string default_folder(const Words& command) {
 void expect_null_device(const std::string& flag, bool is_given) {
   if (!is_given) return;
   throw std::invalid_argument(fmt::format(
-      "{}: the program runs on this machine's GPUs, which have what they have; leave it "
-      "out, or give a GPU that is not there, such as --device null:h100",
+      "{}: only applies to a simulated GPU; remove it, or name one, such as --device null:h100",
       flag));
 }
 
@@ -69,8 +68,8 @@ void check_nodes(const RecordOptions& options) {
   const int size = options.world_size.value_or(options.gpus_per_node.value_or(1));
   if (size % options.gpus() == 0) return;
   throw std::invalid_argument(
-      fmt::format("--gpus-per-node {}: the nodes of a world of {} have "
-                  "equally many ranks, give a divisor of it",
+      fmt::format("--gpus-per-node {}: all nodes must have the same number of ranks; give a "
+                  "divisor of the world size, {}",
                   options.gpus(), size));
 }
 
@@ -90,8 +89,8 @@ void check_places(const Words& places) {
     take_number(file);  // it may say from which time on
     if (has_line && !file.empty() && file.find(':') == std::string_view::npos) continue;
     throw std::invalid_argument(fmt::format(
-        "--true {}: give a file and a line, such as train.py:30, or train.py:30:5 from the fifth "
-        "time on",
+        "--true {}: give a file and a line, such as train.py:30, or train.py:30:5 to start at the "
+        "fifth time",
         place));
   }
 }
@@ -130,7 +129,7 @@ Routing parse_routing(const std::string& text) {
   if (factor >= 1) return {.kind = Routing::Kind::skewed, .factor = factor};
   throw std::invalid_argument(fmt::format(
       "--routing {}: give balanced, worst, or skewed:F, where the busiest expert gets F times its "
-      "share, F at least 1",
+      "share, with F at least 1",
       text));
 }
 
@@ -216,38 +215,31 @@ RecordOptions parse_record_options(const Words& arguments) {
 
 std::string record_help() {
   return "usage: shardlens record [flags] -- COMMAND ...\n\n"
-         "Records the memory of a PyTorch program that knows nothing of it: on the GPUs of this\n"
-         "machine, every rank of it, or, with no GPU, as one rank on a GPU that is not there. "
-         "There\n"
-         "memory is exact, values are not: what only a GPU would compute is zero.\n\n"
-         "  --device D         cuda, or a GPU that is not there: null:h100, null:a100-80; default: "
-         "cuda\n"
+         "Records the memory of an unmodified PyTorch program: on the GPUs of this machine, with\n"
+         "all of its ranks, or, without a GPU, as one rank on a simulated GPU. There memory is\n"
+         "exact, but values are not: what only a GPU would compute is zero.\n\n"
+         "  --device D         cuda, or a simulated GPU: null:h100, null:a100-80; default: cuda\n"
          "  --steps N          end the program after N optimizer steps\n"
-         "  --timeout S        interrupt it after S seconds\n"
+         "  --timeout S        interrupt the program after S seconds\n"
          "  --out DIR          where to put profiles/rankR.slp; default: runs/SCRIPT-TIME\n\n"
-         "of a GPU that is not there\n"
-         "  --capacity BYTES   its memory, where that is to be another, such as 141GB\n"
-         "  --world W          ranks, of which only one is there\n"
-         "  --rank R           which one; default: 0\n"
-         "  --ranks WHICH      several, and which is the fullest: all, 0,3, or roles: one of each\n"
-         "                     kind that differs\n"
+         "for a simulated GPU\n"
+         "  --capacity BYTES   its memory, if not that of the real GPU, such as 141GB\n"
+         "  --world W          number of ranks, of which only one runs\n"
+         "  --rank R           the rank that runs; default: 0\n"
+         "  --ranks WHICH      run several ranks, one process each, and find the one that takes\n"
+         "                     most memory: all, 0,3, or roles (one of each kind that differs)\n"
          "  --gpus-per-node N  ranks of a node; default: the largest divisor of W up to 8\n"
-         "  --routing HOW      of tokens to experts whose scores are not known: balanced (the\n"
-         "                     default), skewed:F, where the busiest expert gets F times its "
-         "share,\n"
-         "                     or worst: this rank's experts get all\n"
-         "  --true FILE:LINE   a tensor that the program decides by there, and that is not known, "
-         "is\n"
-         "                     True, not False, and a number that it reads there is 1, not 0;\n"
-         "                     FILE:LINE:N: from the Nth time on; may be given again\n\n"
-         "Where the command has torchrun or calls torch.multiprocessing.spawn, they give the size\n"
-         "of that world.\n\n"
-         "Exit code: 0 where the program fits the GPU, 3 where it does not (where memory ran out,\n"
-         "however the program ended), 4 where it fits only with allocator retries, 5 where "
-         "nothing\n"
-         "was recorded, or not to the end; of a program that failed its own, or 128 and the "
-         "signal\n"
-         "that ended it; 2 for wrong use.\n";
+         "  --routing HOW      how tokens choose experts if their scores are unknown: balanced\n"
+         "                     (default), skewed:F, where the busiest expert gets F times its\n"
+         "                     share, or worst: this rank's experts get all tokens\n"
+         "  --true FILE:LINE   if the program branches there on a tensor whose value is unknown,\n"
+         "                     it is True, not False; a number that it reads there is 1, not 0;\n"
+         "                     FILE:LINE:N starts at the Nth time; may be repeated\n\n"
+         "If the command uses torchrun or torch.multiprocessing.spawn, they set the world size.\n\n"
+         "Exit code: 0 if the program fits the GPU, 3 if it does not (also if memory ran out,\n"
+         "however the program ended), 4 if it fits only with allocator retries, 5 if nothing was\n"
+         "recorded, or the recording is incomplete; if the program failed, its own exit code, or\n"
+         "128 plus the signal that ended it; 2 for wrong use.\n";
 }
 
 }  // namespace shardlens::profiler

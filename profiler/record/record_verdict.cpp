@@ -70,7 +70,7 @@ std::string out_of_memory_line(const RankReport& report, int64_t outside_bytes,
           : fmt::format("; {} requests failed, this one last", report.out_of_memory_count);
   return fmt::format(
       "does not fit: out of memory {}{}: {} could not be allocated, with {} allocated and {} "
-      "reserved by PyTorch, of {} ({} are taken beside it){}; {}",
+      "reserved by PyTorch, of {} ({} are taken beside PyTorch){}; {}",
       when_text(last.at.step), last.label.empty() ? "" : " at " + last.label,
       bytes_text(last.asked_bytes), bytes_text(last.blocks.allocated()),
       bytes_text(last.blocks.reserved), bytes_text(report.header.capacity_bytes),
@@ -113,7 +113,7 @@ Peaks peaks_of(const RankReport& report, const RecordFacts& facts) {
 Problem why_incomplete(const RankReport& report, const RecordFacts& facts, const Peaks& peaks,
                        const Problem& failure) {
   if (failure) return fmt::format("{}, {}", *failure, progress_text(report, facts));
-  if (!facts.is_known) return "its process ended and did not close the recording";
+  if (!facts.is_known) return "its process ended without closing the recording";
   if (peaks.are_counted || report.judgement.is_exact()) return std::nullopt;
   return judgement_text(report.judgement);
 }
@@ -145,8 +145,8 @@ struct FigureName {
   const char* words;  // after a number
 };
 constexpr std::array<FigureName, kFigures> kFigureNames = {
-    {{"peak_allocated_bytes", "bytes allocated at most"},
-     {"peak_reserved_bytes", "bytes reserved at most"},
+    {{"peak_allocated_bytes", "bytes allocated at the peak"},
+     {"peak_reserved_bytes", "bytes reserved at the peak"},
      {"allocations", "allocations"},
      {"allocated_bytes", "bytes allocated at the end"},
      {"reserved_bytes", "bytes reserved at the end"}}};
@@ -221,7 +221,7 @@ RecordVerdict plain_verdict(const RankReport& report, const RecordFacts& facts, 
   const int64_t capacity_bytes = report.header.capacity_bytes;
   const int64_t allocated_bytes = peaks.allocated + outside_bytes;
   const int64_t reserved_bytes = peaks.reserved + outside_bytes;
-  const std::string outside = fmt::format("{} of it beside PyTorch", bytes_text(outside_bytes));
+  const std::string outside = fmt::format("including {} beside PyTorch", bytes_text(outside_bytes));
   const std::string capacity = bytes_text(capacity_bytes);
   if (report.out_of_memory_count > 0) {
     return {.line = out_of_memory_line(report, outside_bytes, failure),
@@ -260,7 +260,7 @@ std::string bounds_text(const RankReport& report) {
     if (tensor.label.ends_with(kUpperBound)) bytes += tensor.given_bytes;
   }
   if (bytes == 0) return {};
-  return fmt::format("{} of the peak are upper bounds: it lies between {} and {}",
+  return fmt::format("{} of the peak are upper bounds: the peak lies between {} and {}",
                      bytes_text(bytes), bytes_text(report.peak_bytes() - bytes),
                      bytes_text(report.peak_bytes()));
 }
@@ -273,18 +273,19 @@ RecordVerdict verdict_of(const RankReport& report, const RecordFacts& facts, int
   RecordVerdict verdict = plain_verdict(report, facts, peaks, outside_bytes, failure);
   if (peaks.are_counted) {
     verdict.doubts.emplace_back(
-        "the peaks are by PyTorch's own counters, since its history has forgotten events");
+        "the peaks are from PyTorch's own counters, because its memory history has dropped events");
   }
   if (const std::string bounds = bounds_text(report); !bounds.empty()) {
     verdict.doubts.push_back(bounds);
   }
   if (facts.shapes > 0) {
-    verdict.doubts.emplace_back("shapes depended on values, which are 0 here: it may take more");
+    verdict.doubts.emplace_back(
+        "shapes depended on values, which are 0 here: the program may take more on a GPU");
   }
   if (facts.steps == 1 && verdict.exit_code != kDoesNotFit && verdict.exit_code != kNotRecorded) {
     verdict.doubts.emplace_back(
-        "only one step was recorded: optimizer state that it made is there from the second on, "
-        "which may take more");
+        "only one step was recorded: later steps also hold the optimizer state that it made, and "
+        "may take more");
   }
   verdict.doubts.insert(verdict.doubts.end(), facts.doubts.begin(), facts.doubts.end());
   return verdict;

@@ -208,7 +208,7 @@ class Command {
   void time_is_up() {
     ::kill(child_, timed_out_ ? SIGKILL : SIGINT);
     end_.how = timed_out_ ? "the command did not end when it was interrupted, and was killed"
-                          : "the command was interrupted: --timeout is over";
+                          : "the command was interrupted: --timeout has passed";
     timed_out_ = true;
     deadline_ = Clock::now() + kTimeToEnd;
   }
@@ -303,7 +303,7 @@ struct Starter {
     forget(options, claim);
     fs::create_directory(accounts_in(options, claim));
     const pid_t child = ::fork();
-    if (child < 0) throw std::runtime_error("no process could be made for the command");
+    if (child < 0) throw std::runtime_error("no process could be started for the command");
     if (child == 0) {
       if (!options.log.empty()) print_into(options.log);
       set_environment(options, program, files, claim, messages);

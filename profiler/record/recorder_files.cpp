@@ -66,7 +66,7 @@ Problem why_not_private(const fs::path& record) {
   struct stat found {};
   if (::lstat(path.c_str(), &found) != 0) return std::nullopt;
   const bool is_installed = !is_build(record.parent_path());
-  if (!S_ISDIR(found.st_mode)) return fmt::format("{0} is no folder; run rm {0}", path);
+  if (!S_ISDIR(found.st_mode)) return fmt::format("{0} is not a folder; run rm {0}", path);
   if (is_installed && is_as_private_as(found, record)) return std::nullopt;
   if (found.st_uid != ::geteuid() && !(is_installed && found.st_uid == 0)) {
     return fmt::format("{} belongs to user {}, not to you; build Shardlens in a folder of your own",
@@ -76,7 +76,7 @@ Problem why_not_private(const fs::path& record) {
   if ((mode & 022) != 0) {
     return fmt::format("{} has mode {:04o}: others can write to it; {}", path, mode,
                        is_installed ? "install Shardlens again"
-                                    : fmt::format("run rm -r {}, it is made again", path));
+                                    : fmt::format("run rm -r {}, Shardlens makes it again", path));
   }
   if (is_installed || mode == 0700) return std::nullopt;
   return fmt::format("{0} has mode {1:04o}, not 0700; run chmod 700 {0}", path, mode);
@@ -152,7 +152,8 @@ Problem why_not_built(const PythonProgram& program, const fs::path& record,
                                         program.torch.string(), program.torch_version, name});
   if (said.exit_code == 0) return std::nullopt;
   const auto lines = lines_of(said.text);
-  return fmt::format("{}: {}", none, lines.empty() ? "its build was ended" : lines.back());
+  return fmt::format("{}: {}", none,
+                     lines.empty() ? "its build ended without a message" : lines.back());
 }
 
 bool is_for_cuda_of(const PythonProgram& program, const fs::path& stubs) {
@@ -238,7 +239,7 @@ fs::path find_stubs(const PythonProgram& program, const fs::path& record, const 
     if (!lack) lack = other;
   }
   throw std::invalid_argument(
-      fmt::format("PyTorch {} cannot run on a GPU that is not there: {}; {}", program.torch_version,
+      fmt::format("PyTorch {} cannot run on a simulated GPU: {}; {}", program.torch_version,
                   *lack, why));
 }
 
@@ -248,9 +249,8 @@ RecordFiles history_files(const PythonProgram& program, const fs::path& record,
           .python = require_existing(record / "python"),
           .stubs = answers == CudaProvider::gpu ? fs::path() : find_stubs(program, record, why),
           .doubt = fmt::format(
-              "PyTorch's own memory history is recorded, which says only of parameters, gradients "
-              "and optimizer state what blocks are for, and is lost where a process is killed: "
-              "{}",
+              "PyTorch's own memory history is recorded, which only identifies parameters, "
+              "gradients and optimizer state, and is lost if a process is killed: {}",
               why)};
 }
 

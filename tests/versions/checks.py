@@ -182,7 +182,7 @@ def _build_findings(log, otherwise):
     if found := _compiler_errors(log):
         return found
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    telling = [i for i, line in enumerate(lines) if re.search(r"\berror\b|has not", line, re.I)]
+    telling = [i for i, line in enumerate(lines) if re.search(r"\berror\b|device lacks", line, re.I)]
     first = telling[0] if telling else len(lines) - 1
     # CMake says where it failed in a line, and why in the next.
     said = " ".join(lines[first:first + 2 if lines[first].endswith(":") else first + 1])

@@ -29,7 +29,7 @@ int64_t whole_number(const char* variable, int64_t fallback, const char* what, i
   const char* const end = text + std::strlen(text);
   const auto [rest, error] = std::from_chars(text, end, number);
   if (error != std::errc{} || rest != end || number <= 0 || number > most) {
-    throw std::invalid_argument(std::string(variable) + ": " + text + ": no " + what +
+    throw std::invalid_argument(std::string(variable) + ": " + text + ": not a " + what +
                                 ", from 1 to " + std::to_string(most));
   }
   return number;

@@ -39,6 +39,6 @@ bool is_first(const char* call) {
 }  // namespace
 
 extern "C" int shardlens_refuse_call(const char* call) {
-  if (is_first(call)) std::fprintf(stderr, "null device: %s: is not supported\n", call);
+  if (is_first(call)) std::fprintf(stderr, "null device: %s is not supported\n", call);
   return not_supported(call);
 }

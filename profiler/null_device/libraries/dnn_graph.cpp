@@ -148,11 +148,11 @@ Problem take(const char* path) {
   const std::string lacking = look_up_all(library, graph);
   if (!lacking.empty()) return std::string(path) + " has no " + lacking;
   if (graph.version() < kFirstVersion) {
-    return "cuDNN " + std::to_string(graph.version()) + " was not seen to plan here as on a GPU, " +
-           "as it was from " + std::to_string(kFirstVersion) + " on";
+    return "cuDNN " + std::to_string(graph.version()) + " was not seen to plan here as on a GPU; " +
+           "use " + std::to_string(kFirstVersion) + " or newer";
   }
   const int status = describe_device(graph, json);
-  if (status != 0) return "cuDNN takes no description of the device: " + in_words(graph, status);
+  if (status != 0) return "cuDNN rejects the description of the device: " + in_words(graph, status);
   the_graph = &graph;
   return std::nullopt;
 }

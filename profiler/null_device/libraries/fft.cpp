@@ -18,7 +18,7 @@ constexpr shardlens::profiler::Bound kFourier = {
     "a workspace of cuFFT",
     "workspaces of cuFFT are upper bounds: NVIDIA "
     "documents 1 to 8 complex numbers for each that is "
-    "transformed, of which 8 are taken"};
+    "transformed; 8 are assumed"};
 constexpr uint64_t kWorstCase = 8;
 
 constexpr int kInvalidPlan = 1, kInvalidType = 2;  // CUFFT_INVALID_PLAN, CUFFT_INVALID_TYPE

@@ -32,8 +32,8 @@ namespace {
 
 constexpr shardlens::profiler::Bound kSolver = {
     "a workspace of cuSOLVER",
-    "workspaces of cuSOLVER are upper bounds: NVIDIA tells no size without a GPU; what LAPACK's "
-    "routines need and copies of their matrices are taken"};
+    "workspaces of cuSOLVER are upper bounds: NVIDIA gives no size without a GPU; what LAPACK's "
+    "routines need and copies of their matrices are assumed"};
 
 constexpr uint64_t kTile = 32;    // columns that a small kernel works on at once
 constexpr uint64_t kPanel = 256;  // columns of a block

@@ -31,16 +31,16 @@ namespace {
 
 constexpr Bound kSparse = {
     "a workspace of cuSPARSE",
-    "workspaces of cuSPARSE are upper bounds: NVIDIA tells no size without a GPU; a copy of each "
-    "sparse matrix in another order is taken"};
+    "workspaces of cuSPARSE are upper bounds: NVIDIA gives no size without a GPU; a copy of each "
+    "sparse matrix in another order is assumed"};
 constexpr Bound kSum = {
     "a sum of sparse matrices",
-    "sums of sparse matrices are upper bounds: their matrices are taken to have "
-    "no element in common"};
+    "sums of sparse matrices are upper bounds: their matrices are assumed to "
+    "have no element in common"};
 constexpr Bound kUnknownProduct = {
     "",
-    "products of sparse matrices have no elements here where it is not known which they have: "
-    "they may take more"};
+    "products of sparse matrices have no elements here if it is not known which they have: they "
+    "may take more on a GPU"};
 
 constexpr uint64_t kAllowance = 65'536;
 constexpr uint64_t kLargestElement = 16;  // a complex number in double precision

@@ -287,7 +287,7 @@ TEST_CASE("a capacity that cannot be leaves no device, and the error says why") 
        {"", "0", "-1", "1.5", "40GiB", " 1", "1099511627777", "99999999999999999999", "0x1000"}) {
     CHECK(output_of_case("use a device that cannot be", "SHARDLENS_NULL_CAPACITY=" + text) ==
           "SHARDLENS_NULL_CAPACITY: " + text +
-              ": no capacity; give whole bytes, from 1 to 1099511627776\n");
+              ": not a capacity; give whole bytes, from 1 to 1099511627776\n");
   }
 }
 
@@ -317,7 +317,7 @@ TEST_CASE("of several GPUs each thread uses the one that it has set") {
   CHECK(output_of_case("use the last of three GPUs", "SHARDLENS_NULL_GPUS=3") == "used\n");
   for (const std::string text : {"", "0", "65", "8x"}) {
     CHECK(output_of_case("use a device that cannot be", "SHARDLENS_NULL_GPUS=" + text) ==
-          "SHARDLENS_NULL_GPUS: " + text + ": no number of GPUs, from 1 to 64\n");
+          "SHARDLENS_NULL_GPUS: " + text + ": not a number of GPUs, from 1 to 64\n");
   }
 }
 

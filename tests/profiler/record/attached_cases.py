@@ -140,7 +140,7 @@ def check_launchers(folder):
 
 def check_no_step(folder):
     """A program that allocates, and has no optimizer."""
-    run = python(folder, "allocate").expect(0, "(0 B of it beside PyTorch)")
+    run = python(folder, "allocate").expect(0, "(including 0 B beside PyTorch)")
     ledger = run.expect_ranks(1)[0]["ledger"]
     expect("in use", ledger["device_used_bytes"], ledger["reserved_bytes"])
 
@@ -158,7 +158,7 @@ def check_out_of_memory(folder):
 
 
 def check_no_gpu(folder):
-    python(folder, "stay_on_cpu").expect(5, "nothing was recorded", "where there is none, give --device")
+    python(folder, "stay_on_cpu").expect(5, "nothing was recorded", "without a GPU, give --device")
 
 
 def check_refusals(_):

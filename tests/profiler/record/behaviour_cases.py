@@ -39,7 +39,7 @@ def check_kill(folder):
 
 def check_hang(folder):
     run = python(folder, "hang", flags=["--timeout", "45"])
-    run.expect(124, "--timeout is over", "KeyboardInterrupt").expect_steps(2)
+    run.expect(124, "--timeout has passed", "KeyboardInterrupt").expect_steps(2)
 
 
 def check_hang_for_ever(folder):
@@ -106,8 +106,8 @@ def check_decisions(folder):
     lines = list(enumerate(script.read_text().splitlines(), 1))
     marks = {
         "# decides": "decides by a number",
-        "# is False": "decides by a tensor",
-        "# takes a number": "for a number",
+        "# is False": "decides by a GPU tensor",
+        "# takes a number": "as a number",
         "# has a shape": "a shape depends on",
     }
     for mark, told in marks.items():
@@ -164,7 +164,7 @@ def check_checks(folder):
     decides = next(n for n, line in enumerate(lines, 1) if "not taken" in line)
     run = OnNullDevice(folder, PYTHON, script, "checks").expect(
         0, "passed 1 not taken", f"1 decision by values that are not known: known.py:{decides}")
-    told = len(re.findall(r"known\.py:\d+: the program checks values", run.lines))
+    told = len(re.findall(r"known\.py:\d+: the program checks GPU values", run.lines))
     if told != 6:
         raise AssertionError(f"6 lines check, not {told}:\n{run.lines}")
 
@@ -182,7 +182,7 @@ def check_true(folder):
     run.expect(0, "taken\n", "never\n",
                f"decide.py:{reads + 1}: the program decides by a number that it has read from the GPU "
                f"at decide.py:{reads}; it is not known, and is taken to be 1, as --true says",
-               *(f"--true {place}: nothing of the GPU" for place in true[2:]))
+               *(f"--true {place}: the program asked for no" for place in true[2:]))
 
 
 def check_two_processes(folder):
@@ -252,7 +252,7 @@ def check_more_calls(folder):
     script.write_text(MORE_CALLS.replace("./", f"{folder}/"))
     run = OnNullDevice(folder, PYTHON, script)
     run.expect(0, "imported: initialization of more_calls failed", "managed 0 others 80110",
-               "null device: cusparseSpMMOp: is not supported", "equal")
+               "null device: cusparseSpMMOp is not supported", "equal")
 
 
 PRELOADING = """

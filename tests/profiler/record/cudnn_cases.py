@@ -132,12 +132,12 @@ def check_left_out(folder):
 def check_switched_on_in_vain(folder):
     record(folder, "switched_on").expect(
         0, LEFT_OUT, EQUAL, "on False False",
-        f"in doubt: the program switches cuDNN on, which stays off: {UNKNOWN}")
+        f"in doubt: the program switches cuDNN on, but it stays off: {UNKNOWN}")
 
 
 def check_attention_in_vain(folder):
     record(folder, "attention").expect(
-        0, LEFT_OUT, EQUAL, "in doubt: the program wants attention by cuDNN alone; it takes "
+        0, LEFT_OUT, EQUAL, "in doubt: the program wants only cuDNN's attention; it takes "
         f"PyTorch's other kernels: {UNKNOWN}")
 
 
@@ -152,7 +152,7 @@ def check_every_kind_without(folder):
 
 def check_training_in_vain(folder):
     recorded = OnNullDevice(folder, PYTHON, CONVOLUTIONS, "--cudnn", "on")
-    recorded.expect(0, LEFT_OUT, EQUAL, "which stays off").expect_steps(3)
+    recorded.expect(0, LEFT_OUT, EQUAL, "but it stays off").expect_steps(3)
 
 
 WITHOUT = [check_left_out, check_switched_on_in_vain, check_attention_in_vain,

@@ -62,7 +62,7 @@ def check_crashed(folder):
 def check_interrupted(folder):
     """A program that ends with 0 when it is interrupted."""
     run = expect_no_fit(python(folder, "stop_on_interrupt", flags=["--timeout", "45"]))
-    run.expect(124, "no verdict: the command was interrupted: --timeout is over, after 2 steps")
+    run.expect(124, "no verdict: the command was interrupted: --timeout has passed, after 2 steps")
 
 
 def check_terminated(folder):
@@ -102,7 +102,7 @@ def check_uncaught(folder):
     run = expect_no_fit(python(folder, "run_out"))
     run.expect(3, OUT_OF_MEMORY + "before its first step at misbehave.py:", "4.00 TiB could not be "
                "allocated, with 0 B allocated and 0 B reserved by PyTorch, of 79.19 GiB (586.00 MiB are "
-               "taken beside it); the program failed with exit code 1, OutOfMemoryError: ")
+               "taken beside PyTorch); the program failed with exit code 1, OutOfMemoryError: ")
 
 
 def check_caught(folder):
@@ -166,7 +166,7 @@ def check_import_error(folder):
 def check_failed_before(folder):
     cause = "the program failed before it used a GPU: ValueError: a mistake (ending.py:"
     expect_nothing(python(folder, "fail_before"), 5, cause)
-    expect_nothing(python(folder, "exit_before"), 5, "before it used a GPU; it may have said why; "
+    expect_nothing(python(folder, "exit_before"), 5, "before it used a GPU; its own output may say why; "
                    "the command's exit code is 3")
 
 

@@ -11,7 +11,7 @@ from recorded import HERE, PYTHON, OnNullDevice, run_cases
 SCRIPT = HERE / "scripts" / "factorise.py"
 EQUAL = "as PyTorch counted: equal"
 BOUND = "in doubt: workspaces of {} are upper bounds: "
-AT_PEAK = "of the peak are upper bounds: it lies between"
+AT_PEAK = "of the peak are upper bounds: the peak lies between"
 DECISIONS = "by values that are not known"
 
 MEBIBYTE = 1 << 20
@@ -69,8 +69,8 @@ def check_product(folder):
 
 def check_unknown_product(folder):
     record(folder, "unknown_product").expect(
-        0, EQUAL, "in doubt: products of sparse matrices have no elements here where it is not known "
-        "which they have: they may take more")
+        0, EQUAL, "in doubt: products of sparse matrices have no elements here if it is not known "
+        "which they have: they may take more on a GPU")
 
 
 def check_optimizers(folder):

@@ -21,7 +21,7 @@ from recorded import HERE, PYTHON, OnNullDevice, report_of, run_cases
 from recorder_cases import ONCE, Build, expect_no_recorder, path_without_compiler
 
 SCRIPT = HERE / "scripts" / "misbehave.py"
-HISTORY = "PyTorch's own memory history is recorded, which says only of "
+HISTORY = "PyTorch's own memory history is recorded, which only identifies "
 WHY = "building it needs cmake; install that"
 
 
@@ -165,7 +165,7 @@ def check_stubs(folder):
         if "calls" in lack:
             shutil.copy(next(stub.parent.glob("libcufile.so.*")), stub)
         error = expect_no_recorder(start(build, pytorch), WHY)
-        expect_line(error, f"PyTorch {pytorch.version} cannot run on a GPU that is not ", lack)
+        expect_line(error, f"PyTorch {pytorch.version} cannot run on a simulated GPU: ", lack)
 
 
 def check_folder_of_others(folder):

@@ -60,8 +60,8 @@ TEST_CASE("the cause is named where nothing was recorded") {
   CHECK(why({started, torch}, kWell) == "the program has imported PyTorch and used no GPU");
   CHECK(
       why({started, torch}, kWell, /*is_attached=*/true) ==
-      "the program has imported PyTorch and used no GPU (where there is none, give --device, such "
-      "as null:h100)");
+      "the program has imported PyTorch and used no GPU (without a GPU, give --device, such as "
+      "null:h100)");
   CHECK(why({started}, kWell) == "the program has not imported PyTorch");
   CHECK(why({started, tells(1, "import_error", "ImportError: x (a.py:1)")}, kFailed) ==
         "the program failed at an import, before it used a GPU: ImportError: x (a.py:1)");
@@ -69,10 +69,10 @@ TEST_CASE("the cause is named where nothing was recorded") {
         "the program failed before it used a GPU: ValueError: x (a.py:1)");
   CHECK(why({started, torch, tells(1, "raised", "RuntimeError: no driver")}, kFailed,
             /*is_attached=*/true) ==
-        "the program failed before it used a GPU (where there is none, give --device, such as "
+        "the program failed before it used a GPU (without a GPU, give --device, such as "
         "null:h100): RuntimeError: no driver");
   CHECK(why({started, torch}, kFailed) ==
-        "the program ended before it used a GPU; it may have said why");
+        "the program ended before it used a GPU; its own output may say why");
   CHECK(why({started, torch}, {.exit_code = 137, .how = "the command was ended by Killed"}) ==
         "the command was ended by Killed, before it used a GPU");
   CHECK(why({}, kWell).starts_with("the recorder was not loaded: program has started no Python"));

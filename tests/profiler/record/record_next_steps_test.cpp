@@ -79,7 +79,7 @@ TEST_CASE("parameters that are whole before they are sharded can be made elsewhe
 TEST_CASE("memory that is reserved in pieces is told where it is what lacks") {
   const auto ways = ways_to_take_less(report_of(Category::activation), kRetries);
   REQUIRE(ways.size() == 2);
-  CHECK_THAT(ways[1], StartsWith("50.00 GiB are reserved at most for 40.00 GiB") &&
+  CHECK_THAT(ways[1], StartsWith("up to 50.00 GiB are reserved for up to 40.00 GiB") &&
                           ContainsSubstring("expandable_segments:True"));
   profiler::RankReport failed = report_of(Category::activation);
   profiler::OutOfMemory& last = failed.out_of_memory.emplace_back();
@@ -92,16 +92,16 @@ TEST_CASE("memory that is reserved in pieces is told where it is what lacks") {
   last.asked_bytes = 4 * kGiB;
   REQUIRE(ways_to_take_less(failed, kRanOut).size() == 2);
   CHECK_THAT(ways_to_take_less(failed, kRanOut).back(),
-             StartsWith("4.00 GiB were reserved and not given"));
+             StartsWith("4.00 GiB were reserved but unused"));
 }
 
 TEST_CASE("a gate is next where every recording can be compared, a view always") {
   const std::vector<profiler::RankReport> reports = {report_of(Category::activation),
                                                      report_of(Category::activation)};
   CHECK(next_steps("runs/a", reports, {kRoomy, kRoomy}) ==
-        "\nnext\n  shardlens view runs/a: what was alive at any moment, in a window\n"
-        "  shardlens gate runs/a AFTER --fail-above 2%: whether a later recording, AFTER, takes "
-        "more\n");
+        "\nnext\n  shardlens view runs/a: see in a window what was alive at any moment\n"
+        "  shardlens gate runs/a AFTER --fail-above 2%: check whether a later recording, AFTER, "
+        "takes more\n");
   CHECK_THAT(next_steps("a", reports, {kRoomy, kNearly}),
              ContainsSubstring("next\n  the largest part is activations"));
   for (const RecordVerdict& verdict : {kNone, kRanOut}) {

@@ -95,7 +95,7 @@ TEST_CASE("record attaches to a program on the GPUs of the machine where none is
     CHECK(options.device_name() == "cuda");
   }
   CHECK_FALSE(parse_record_options({"--device", "null:h100", "--", "python"}).is_attached());
-  check_refused({"--world", "2", "--", "python"}, "--world: the program runs on this machine's");
+  check_refused({"--world", "2", "--", "python"}, "--world: only applies to a simulated GPU");
   check_refused({"--rank", "0", "--", "python"}, "such as --device null:h100");
   check_refused({"--capacity", "40GiB", "--", "python"}, "--capacity: ");
   check_refused({"--true", "a.py:1", "--", "python"}, "--true: ");
@@ -128,8 +128,8 @@ TEST_CASE("a program that takes more than the GPU has does not fit") {
   const RecordFacts retried{.retries = 1, .is_known = true};
   CHECK(verdict_of(report_of_peak(60, 70), retried, kGiB, {}).exit_code == 4);
   CHECK_THAT(verdict_of(report_of_peak(60, 70), facts, kGiB, {}).line,
-             ContainsSubstring("fits: 71.00 GiB of 80.00 GiB (1.00 GiB of it beside PyTorch), 9.00 "
-                               "GiB free"));
+             ContainsSubstring("fits: 71.00 GiB of 80.00 GiB (including 1.00 GiB beside PyTorch), "
+                               "9.00 GiB free"));
   const RecordFacts shaped{.shapes = 3, .is_known = true};
   const RecordVerdict in_doubt = verdict_of(report_of_peak(60, 70), shaped, kGiB, {});
   CHECK(in_doubt.line == verdict_of(report_of_peak(60, 70), facts, kGiB, {}).line);
@@ -171,8 +171,8 @@ TEST_CASE(
   CHECK(verdict.line ==
         "does not fit: out of memory in step 3 at train.py:30 train: 12.00 GiB could not be "
         "allocated, with 55.00 GiB allocated and 68.00 GiB reserved by PyTorch, of 80.00 GiB (1.00 "
-        "GiB are taken beside it); 2 requests failed, this one last; the program went on without "
-        "it");
+        "GiB are taken beside PyTorch); 2 requests failed, this one last; the program went on "
+        "without it");
   CHECK_THAT(verdict_of(failed, {}, kGiB, "the program ended with exit code 1").line,
              ContainsSubstring("this one last; the program ended with exit code 1"));
 }
@@ -192,13 +192,13 @@ TEST_CASE("a program that failed, and a recording that is not whole, have a lowe
                    "the program ended with exit code 7, before its first step");
   check_no_verdict(report, {.steps = 1, .is_known = true}, "the program ended with exit code 7",
                    "the program ended with exit code 7, after 1 step");
-  check_no_verdict(report, {}, {}, "its process ended and did not close the recording");
+  check_no_verdict(report, {}, {}, "its process ended without closing the recording");
   report.judgement = {.state = profiler::RecordingState::damaged, .missing_from_ns = 5};
   check_no_verdict(report, whole, {}, profiler::judgement_text(report.judgement));
   CHECK(
       verdict_of(report_of_peak(80, 80), whole, kGiB, "the program ended with exit code 7").line ==
-      "does not fit: takes 81.00 GiB or more (1.00 GiB of it beside PyTorch), but there are 80.00 "
-      "GiB; the program ended with exit code 7");
+      "does not fit: takes 81.00 GiB or more (including 1.00 GiB beside PyTorch), but there are "
+      "80.00 GiB; the program ended with exit code 7");
   profiler::RankReport lossy = report_of_peak(80, 80);
   lossy.judgement.lost_events = 3;
   const RecordVerdict not_exact = verdict_of(lossy, whole, kGiB, {});
@@ -248,10 +248,10 @@ TEST_CASE("PyTorch's counters stand in for a history that has forgotten events")
   profiler::RankReport report = report_of_peak(10, 20);
   report.judgement.lost_events = 3;
   CHECK(verdict_of(report, facts, kGiB, {}).line ==
-        "fits: 76.00 GiB of 80.00 GiB (1.00 GiB of it beside PyTorch), 4.00 GiB free");
+        "fits: 76.00 GiB of 80.00 GiB (including 1.00 GiB beside PyTorch), 4.00 GiB free");
   CHECK(verdict_of(report, facts, kGiB, {}).doubts ==
-        std::vector<std::string>{
-            "the peaks are by PyTorch's own counters, since its history has forgotten events"});
+        std::vector<std::string>{"the peaks are from PyTorch's own counters, because its memory "
+                                 "history has dropped events"});
   CHECK(verdict_of(report, facts, 6 * kGiB, {}).exit_code == 4);
   CHECK(verdict_of(report, facts, 11 * kGiB, {}).exit_code == 3);
   CHECK_THAT(verdict_of(report, facts, kGiB, "it failed").line,
@@ -282,7 +282,7 @@ TEST_CASE("a recording says whether PyTorch's own counters agree") {
   facts.counted[static_cast<size_t>(Figure::allocations)] = 2;
   const auto comparison = compare_counters(report, facts);
   CHECK(comparison->line ==
-        "not as PyTorch counted: 21474836992 bytes reserved at most, not 21474836480; 2 "
+        "not as PyTorch counted: 21474836992 bytes reserved at the peak, not 21474836480; 2 "
         "allocations, not 1");
   tests::write_file(folder.file("rank0.json"), R"({"retries": 2, "allocations": 2})");
   keep_comparison(recording, *comparison);

@@ -133,8 +133,7 @@ TEST_CASE("the build's stubs are compared once with each wheel") {
   // It needs a recorder and stubs of its own then, which nothing here can build.
   const auto check_refused = [&] {
     made.check_refused<std::invalid_argument>(
-        "cannot run on a GPU that is not there: it calls cuMany; there is no recorder for "
-        "PyTorch " +
+        "cannot run on a simulated GPU: it calls cuMany; there is no recorder for PyTorch " +
         made.program.torch_version + " here, nor the sources to build it");
   };
   const std::string lacking = "echo it calls cuMany; exit 1\n";
@@ -255,7 +254,7 @@ TEST_CASE("recorders are loaded from a folder of the user's own alone") {
   SECTION("a link to one is none") {
     fs::rename(cache, made.record / "elsewhere");
     fs::create_directory_symlink(made.record / "elsewhere", cache);
-    made.check_history("is no folder; run rm " + path);
+    made.check_history("is not a folder; run rm " + path);
   }
   SECTION("another user's is none") {
     if (::geteuid() != 0) SKIP("only root can make a folder of another user's");
@@ -296,7 +295,7 @@ TEST_CASE("where a recorder cannot be built PyTorch's history is recorded, and a
   made.build_with("echo something else; echo building it needs cmake; exit 1\n");
   made.check_history("there is no recorder for PyTorch 2.10.0+cu128: building it needs cmake");
   made.build_with("kill -9 $$\n");
-  made.check_history("its build was ended");
+  made.check_history("its build ended without a message");
   fs::remove_all(fs::path(made.folder.path()) / "sources");
   made.check_history("nor the sources to build it");
 }
@@ -376,7 +375,7 @@ TEST_CASE("a PyTorch without CUDA is refused, and so is a version that is none")
   check("2.15.0+cpu", "none", "PyTorch 2.15.0+cpu of /bin/sh is built without CUDA; record with");
   check("2.15.0+rocm6.4", "ROCm", "is built for ROCm; record with one that is built for CUDA");
   for (const char* version : {"", "banana", "../../evil", "2.15.0 ", "2.15.0\x1b[31m", "2/15"}) {
-    check(version, "13.2", "', which is none; install it anew");
+    check(version, "13.2", "', which is not a version; install it again");
   }
   check("2.15\x1b[31m", "13.2", "calls itself version '2.15\\u001b[31m'");
 }

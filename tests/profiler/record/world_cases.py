@@ -209,7 +209,7 @@ def check_roles_of_pipeline(folder):
     roles = record_ranks(folder, "roles", "roles", *command, world=4)
     if fullest_in(all_ranks) != fullest_in(roles) or peaks_in(all_ranks.out) != peaks_in(roles.out):
         raise AssertionError(f"{all_ranks.text}\nbut the roles are\n{roles.text}")
-    if len(peaks_in(roles.out)) != 4 or "in doubt: ranks" in roles.text:
+    if len(peaks_in(roles.out)) != 4 or "in doubt: a rank" in roles.text:
         raise AssertionError(roles.text)
 
 
@@ -232,7 +232,7 @@ def check_roles_of_uneven_shards(folder):
     fullest, stands_for = fullest_in(roles)
     if fullest not in range(5) or set(filter(None, stands_for.values())) != {"0-4", "5-7"}:
         raise AssertionError(roles.text)
-    roles.expect(0, "in doubt: ranks that were not run are taken to be like")
+    roles.expect(0, "in doubt: a rank that was not run is assumed to match")
 
 
 def check_ranks_that_fail(folder):

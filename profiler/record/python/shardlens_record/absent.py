@@ -129,8 +129,8 @@ class _Runs:
             time.sleep(_MOMENT_S)
 
     def _start(self):
-        say(f"rank {self.rank} is absent: the program is run again as that rank, for what it sends to "
-            f"rank {ranks.World.rank}")
+        say(f"rank {self.rank} is absent: the program is run again as that rank, to get what it sends "
+            f"to rank {ranks.World.rank}")
         environment = _ENVIRONMENT | ranks.environment_as(self.rank)
         asked = {"file": self.wanted, "process": os.getpid()}
         environment["SHARDLENS_RECORD"] = json.dumps(ranks.options_as(self.rank)

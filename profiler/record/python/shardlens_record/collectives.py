@@ -64,7 +64,7 @@ def _replace_process_groups(c10d):
 
 
 def _say_absent(name):
-    say(f"{name}: what absent ranks would send is taken to be what this rank has")
+    say(f"{name}: absent ranks are assumed to send what this rank has")
 
 
 def _replace_object_collectives(c10d):
@@ -235,7 +235,7 @@ def _replace_barriers(c10d):
         if c10d._rank_not_in_group(group):
             return
         if c10d.get_backend(group) == "nccl":
-            raise ValueError("monitored_barrier needs a group with a CPU's backend, such as gloo")
+            raise ValueError("monitored_barrier needs a group with a CPU backend, such as gloo")
 
     def group_barrier(self, *args, **kwargs):
         """Replaces a group's own method, which programs may call without torch.distributed."""

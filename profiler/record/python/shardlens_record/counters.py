@@ -5,7 +5,7 @@ import functools
 
 from .guards import guarded, replace
 
-_LOST = "counters before the program has reset PyTorch's are unknown"
+_LOST = "PyTorch's counters from before the program reset them are unknown"
 
 _kept = {}  # of a device's allocator, by name, from before the last reset
 

@@ -10,7 +10,7 @@ import sys
 
 from .guards import guarded, note, replace, replace_function, say
 
-_CUDNN = "which of cuDNN's kernels the program takes may be told wrongly"
+_CUDNN = "which of cuDNN's kernels the program takes may be reported wrongly"
 _UNKNOWN = "cuDNN's workspace is not known without a GPU"
 
 
@@ -50,7 +50,7 @@ def _why_not(torch):
     if cudnn is None:
         return "this Python has no nvidia/cudnn"
     if nvrtc is None:
-        return f"this Python has no libnvrtc.so.{major}, by which it compiles"
+        return f"this Python has no libnvrtc.so.{major}, with which cuDNN compiles"
     stubs = ctypes.CDLL(None)
     why = _load(stubs.shardlens_null_nvrtc, nvrtc) or _load(stubs.shardlens_null_cudnn, cudnn)
     if not why:
@@ -61,7 +61,7 @@ def _why_not(torch):
 def prepare(torch):
     """Takes cuDNN or leaves it out, before the program sees PyTorch. If asking fails, it is left
     out."""
-    why = "it cannot be asked"
+    why = "asking it failed"
     try:
         why = _why_not(torch)
     finally:
@@ -110,7 +110,7 @@ def _leave_out(torch, why):
 
     def set_off(enabled):
         if enabled:
-            note("the program switches cuDNN on, which stays off", _UNKNOWN)
+            note("the program switches cuDNN on, but it stays off", _UNKNOWN)
         set_enabled(False)
 
     _replace_switch(torch, "enabled", None, set_off)
@@ -128,7 +128,7 @@ def allow_other_attention(module):
         def choose(backends, *args, **kwargs):
             backends = list(backends)
             if _Null.library is None and backends == [kinds.CUDNN_ATTENTION]:
-                note("the program wants attention by cuDNN alone; it takes PyTorch's other kernels",
+                note("the program wants only cuDNN's attention; it takes PyTorch's other kernels",
                      _UNKNOWN)
                 backends += [kinds.FLASH_ATTENTION, kinds.EFFICIENT_ATTENTION, kinds.MATH]
             return inner(backends, *args, **kwargs)
@@ -140,7 +140,7 @@ def allow_other_attention(module):
 
 def _use(torch):
     version = ".".join(map(str, torch._C._cudnn.getRuntimeVersion()))
-    say(f"cuDNN {version} of this Python plans for the GPU: its kernels and workspaces are its own")
+    say(f"cuDNN {version} of this Python plans for the GPU: kernels and workspaces are as it chooses")
     _never_measure(torch)
     _norm_by_pytorch(torch)
     for owner, name, kind, asks in _NEED_A_GPU:

@@ -77,11 +77,11 @@ def watch_meshes(module):
 
 def _worst(used):
     if used == _OTHER_GROUP:
-        return ("which are this rank's is not known, since no group that exchanges them is named for "
-                "experts: it may take more than with all tokens on its own")
+        return ("which are this rank's is not known, because no group that exchanges them is named "
+                "after experts: it may take more than if its own got all tokens")
     if not _Experts.are_placed:
-        return "all are taken to be this rank's, and tokens to choose each alike"
-    return f"all tokens are taken to choose those of this rank, {_Experts.rank} of {_Experts.ranks}"
+        return "all are assumed to be this rank's, with tokens spread evenly over them"
+    return f"all tokens are assumed to choose those of this rank, {_Experts.rank} of {_Experts.ranks}"
 
 
 def choices_taken():
@@ -91,7 +91,7 @@ def choices_taken():
     if not used:
         return []
     how = {_BALANCED: "routing taken as balanced",
-           _SKEWED: f"the busiest is taken to get {OPTIONS['routing_factor']:g} times its share"}
+           _SKEWED: f"the busiest is assumed to get {OPTIONS['routing_factor']:g} times its share"}
     line = f"experts: {how.get(OPTIONS['routing']) or _worst(used)} (--routing)"
     say(line)
     return [line]

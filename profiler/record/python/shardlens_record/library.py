@@ -57,7 +57,7 @@ class Recorder:
             raise Failure(failure.decode())
         fault = library.shardlens_record_driver_fault()
         if fault:
-            say(f"{fault.decode()}: what others than PyTorch allocate is not recorded")
+            say(f"{fault.decode()}: what is allocated outside PyTorch is not recorded")
         if not start["is_attached"]:
             follow_values(library)
             bounds.name_in(library)

@@ -142,7 +142,7 @@ def _lacking(path):
 _made = set()  # libraries of NVIDIA's
 
 
-@guarded("what a library lacks of NVIDIA's is not supplied", otherwise=False)
+@guarded("NVIDIA's calls that a library needs are not supplied", otherwise=False)
 def _supply(error):
     """Makes what the loader says is missing, and returns True if it made something."""
     missed = _MISSED.match(str(error))
@@ -153,7 +153,7 @@ def _supply(error):
         if library in _made or not _reader().NVIDIA_LIBRARY.fullmatch(library):
             return False
         _made.add(library)
-        say(f"{library} is not there: what is called of it is not supported on the null device")
+        say(f"{library} is missing: calls to it are not supported on the null device")
         _load([], library)
         return True
     if _reader().NVIDIA_LIBRARY.fullmatch(os.path.basename(path)):

@@ -147,7 +147,7 @@ def plan_checkpoints_alone(module):
     def init(self, *args, **kwargs):
         inner(self, *args, **kwargs)
         self.use_dist, self.is_coordinator = False, True
-        say("torch.distributed.checkpoint: a checkpoint has this rank's part only")
+        say("torch.distributed.checkpoint: a checkpoint has only this rank's part")
 
     wrapper.__init__ = init
 

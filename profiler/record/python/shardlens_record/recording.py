@@ -72,7 +72,7 @@ def _claim():
     except FileExistsError:
         process, is_idle = _read_claim()
         if process != os.getpid() and not is_idle:
-            say(f"process {os.getpid()} uses the GPU too; only the first of a rank is recorded")
+            say(f"process {os.getpid()} uses the GPU too; only the first process of a rank is recorded")
             return False
         _write_claim("w")
     for ending in ("slp", "json", history.Recorder.ENDING):  # of an earlier run
@@ -124,7 +124,7 @@ def _begin(torch):
     if str(torch.__version__) != OPTIONS["torch"]:
         return (f"{sys.executable} has PyTorch {torch.__version__}, but the recorder is for "
                 f"{OPTIONS['torch']} of {OPTIONS['python']}; activate its environment, or start the "
-                "program by its python")
+                "program with its python")
     _Recording.rank, world_size, local_rank = ranks.own_place()
     if not _claim():
         return None
@@ -223,7 +223,7 @@ def end():
     _Recording.recorder = None
     if _read_claim()[0] != os.getpid():  # of what it has started another one is recorded
         if found["allocations"]:
-            say(f"process {os.getpid()} uses the GPU too; what it has started is recorded")
+            say(f"process {os.getpid()} uses the GPU too; the process that it started is recorded")
         return
     values.say_unmet()
     cudnn.say_fault()
@@ -527,7 +527,7 @@ def _share_history(torch):
         @functools.wraps(inner)
         def record(*args, **kwargs):
             if _is_own_history():
-                return say("the program asks for a memory history: it has the one that is recorded")
+                return say("the program asks for a memory history: it gets the one that is recorded")
             result = inner(*args, **kwargs)
             _note_history(args, kwargs)
             return result
@@ -542,8 +542,8 @@ def _note_profiler():
     if not IS_ATTACHED:
         say("the program uses torch.profiler: it sees no kernels, and its times mean nothing")
     elif _is_recording():
-        say("the program uses torch.profiler, which wants CUPTI for itself: from here on what "
-            "others than PyTorch allocate is not recorded")
+        say("the program uses torch.profiler, which wants CUPTI for itself: from here on what is "
+            "allocated outside PyTorch is not recorded")
         _Recording.recorder.leave_driver()
 
 

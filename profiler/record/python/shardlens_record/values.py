@@ -19,11 +19,11 @@ _PRINTING = f"{_PYTORCH}_tensor_str.py"
 _OWN = os.path.dirname(__file__) + os.sep
 _MOST_NAMED = 4  # decisions in a line
 
-_DECIDES = "the program decides by a tensor of the GPU that is not known, False on the null device"
-_INDEXES = ("the program takes a tensor of the GPU for a number; it is not known, and on the null "
+_DECIDES = "the program decides by a GPU tensor whose value is not known, False on the null device"
+_INDEXES = ("the program uses a GPU tensor as a number; its value is not known, and on the null "
             "device it is 0")
-_CHECKS = "the program checks values of the GPU that are not known: they are taken to pass"
-_SHAPES = "a shape depends on values of the GPU that are not known; on the null device they are 0"
+_CHECKS = "the program checks GPU values that are not known: the check is assumed to pass"
+_SHAPES = "a shape depends on GPU values that are not known; on the null device they are 0"
 
 
 def _counter_of_unknown_reads():
@@ -173,7 +173,7 @@ def _is_true(frame):
     taken = chosen is not None and chosen.takes()
     _DECISIONS[place] = f"taken {str(taken).lower()}"
     if taken:
-        say(f"{place}: {_DECIDES}, is taken to be True, as --true says")
+        say(f"{place}: {_DECIDES}, but taken to be True, as --true says")
     elif chosen is None:
         say(f"{place}: {_DECIDES}; --true {place} makes it True")
     return taken
@@ -182,7 +182,7 @@ def _is_true(frame):
 def say_unmet():
     for true in _TRUE_AT:
         if not true.times:
-            say(f"--true {true.text}: nothing of the GPU that is not known was asked for there")
+            say(f"--true {true.text}: the program asked for no unknown GPU value there")
 
 
 def _is_on_gpu(value):
