@@ -34,9 +34,9 @@ bool is_error(const AccountEntry& told) {
   return told.what == "import_error" || told.what == "raised";
 }
 
-/// Returns the program that could not be found, or null. A launcher imports PyTorch as the program
-/// does, and a script that is looked for and missed may be followed by another. So only a process
-/// that has done nothing else after it counts.
+/// Returns the entry of a program that could not be found, or null. A launcher imports PyTorch as
+/// the program does, and a process may try another script after one that it did not find. So only a
+/// process that did nothing else afterwards counts.
 const AccountEntry* missing_program(const Accounts& accounts, std::string_view what) {
   const AccountEntry* const found = accounts.first_entry(what);
   if (found == nullptr) return nullptr;

@@ -1,4 +1,4 @@
-// Judges what a run of a command has left: of each rank's recording the report, the verdict, and
+// Judges the recordings that a run of a command left: for each rank the report, the verdict, and
 // how far PyTorch's own counters agree.
 #pragma once
 
@@ -25,7 +25,7 @@ struct JudgedRank {
 /// Judges the recordings of a run, by rank, and keeps the comparison beside each.
 std::vector<JudgedRank> judge(const RecordOptions& options, const RecordedRun& run);
 
-/// Returns a verdict, all that speaks against it, and how far PyTorch's own counters agree.
+/// Returns a verdict, all doubts about it, and how far PyTorch's own counters agree.
 std::string verdict_text(const JudgedRank& rank);
 
 }  // namespace shardlens::profiler

@@ -14,8 +14,8 @@ namespace {
 
 struct Remedy {
   Category category{};
-  std::string_view words;    // of the category, in a sentence
-  std::string_view options;  // that take less of it
+  std::string_view words;    // that name the category in a sentence
+  std::string_view options;  // that take less memory of this category
 };
 
 constexpr std::array kRemedies = {
@@ -49,7 +49,7 @@ bool is_before_sharding(const RankReport& report, Category largest) {
          report.main_space()->peak_at.phase == Phase::starting;
 }
 
-/// Names what most of the memory was for: at the failure if it ran out, else at the peak.
+/// Names the largest use of memory: at the failure if memory ran out, else at the peak.
 std::string largest_use_text(const RankReport& report, const RecordVerdict& verdict) {
   if (!verdict.is_out_of_memory && report.main_space() == nullptr) return {};
   const CategoryBytes& given =
@@ -68,7 +68,7 @@ std::string largest_use_text(const RankReport& report, const RecordVerdict& verd
                      bytes_text(*largest), remedy->options);
 }
 
-/// Tells of memory that the allocator reserved and could not give, if that is what is short.
+/// Describes memory that the allocator reserved but could not hand out, if that is the problem.
 std::string fragments_text(const RankReport& report, const RecordVerdict& verdict) {
   constexpr std::string_view kExpandable =
       "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True may reserve less";
@@ -108,7 +108,7 @@ std::vector<std::string> ways_to_take_less(const RankReport& report, const Recor
 std::string next_steps(const std::string& out, const std::vector<RankReport>& reports,
                        const std::vector<RecordVerdict>& verdicts) {
   std::string text = "\nnext\n";
-  // Ranks are mostly alike: the first that is short stands for the others.
+  // Ranks are mostly alike: the first that is short of memory stands for the others.
   const auto shortest = std::ranges::find_if(verdicts, is_short);
   if (shortest != verdicts.end()) {
     const auto& report = reports[static_cast<size_t>(shortest - verdicts.begin())];

@@ -15,7 +15,7 @@ namespace shardlens::profiler {
 namespace {
 
 OutsideBytes measured_outside(const Ledger& ledger) {
-  if (!ledger.device_used_bytes) return {};  // unknown: the program was killed too soon
+  if (!ledger.device_used_bytes) return {};  // unknown: the program was killed too early
   return {.bytes = *ledger.device_used_bytes - ledger.reserved_bytes.value_or(0)};
 }
 

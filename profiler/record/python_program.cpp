@@ -25,8 +25,8 @@ namespace {
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 
-/// Names the versions with which tests/record was run: the beginning of PyTorch's, and of its
-/// CUDA's.
+/// Names the versions that tests/profiler/record was run with: the beginnings of PyTorch's version
+/// and of its CUDA's.
 struct TriedVersion {
   std::string_view torch;
   std::string_view cuda;
@@ -39,11 +39,11 @@ constexpr std::array<TriedVersion, 7> kTried = {{{"2.9.", "12.8"},
                                                  {"2.14.", "13."},
                                                  {"2.15.", "13."}}};
 
-/// Prints which Python it is, and what PythonProgram has of PyTorch, a line each. If there is no
-/// RECORD, the contents of the files would tell most, but they are gigabytes, and every recording
-/// asks. Whoever builds or installs PyTorch anew writes its files anew, which changes their times.
-/// If a package manager sets all times to the same, the sizes of a hundred libraries differ, or the
-/// folder does.
+/// Prints which Python it is, and the fields of PythonProgram, one line each. Without a RECORD, the
+/// contents of the files would tell most, but they are gigabytes, and every recording asks.
+/// Building or installing PyTorch again writes its files again, which changes their times. If a
+/// package manager sets all times to the same value, the sizes of a hundred libraries differ, or
+/// the folder does.
 constexpr const char* kQuestion = R"(
 import glob, hashlib, importlib.util as util, os, sys
 def files_of(folder):
@@ -67,8 +67,8 @@ if spec and spec.submodule_search_locations:
           sep="\n", flush=True)
 )";
 
-/// Ends the Python that has answered. It follows the question's last line, where PyTorch was found:
-/// a runner may start others before the program's, to build packages.
+/// Ends the Python that has answered. It follows the question's last line, which runs only if
+/// PyTorch was found: a runner may start other Pythons before the program's, to build packages.
 constexpr const char* kEnd = "    os._exit(0)\n";
 
 std::optional<fs::path> find_program(const std::string& name) {
@@ -110,8 +110,8 @@ std::optional<fs::path> interpreter_in(const fs::path& script) {
   return words.empty() ? std::nullopt : find_program(words.front());
 }
 
-/// Names the programs whose `run` starts a command in an environment that they find or make: they
-/// alone know which Python that is, even where they are written in Python themselves.
+/// Names the programs whose `run` starts a command in an environment that they find or make. Only
+/// they know which Python that is, even if they are written in Python themselves.
 struct Runner {
   std::string_view name;
   std::string_view adds;  // the command that adds PyTorch to the environment
@@ -134,8 +134,8 @@ const Runner* runner_of(const fs::path& program, const Words& command) {
   return found == kRunners.end() ? nullptr : &*found;
 }
 
-/// Returns the question and the command, started so that the first Python of it that has PyTorch
-/// answers and ends (profiler/record/python/sitecustomize.py).
+/// Returns a command line that starts the command so that its first Python with PyTorch answers the
+/// question and ends (profiler/record/python/sitecustomize.py).
 Words question_to(const Runner& runner, const Words& command) {
   const char* const before = std::getenv("PYTHONPATH");
   const std::string ours = (support_folder("record") / "python").string();
@@ -146,8 +146,8 @@ Words question_to(const Runner& runner, const Words& command) {
   return words;
 }
 
-/// Reads an answer. Returns nothing if there is none: the user's own sitecustomize may print lines
-/// first.
+/// Reads an answer from the last lines, since the user's own sitecustomize may print lines first.
+/// Returns nothing if there is no answer.
 std::optional<PythonProgram> program_in(const ProgramOutput& answer) {
   const Words lines = lines_of(answer.text);
   if (answer.exit_code != 0 || lines.size() < 5) return std::nullopt;
@@ -170,7 +170,7 @@ PythonProgram python_of(const Runner& runner, const Words& command) {
 
 bool is_digit(char c) { return '0' <= c && c <= '9'; }
 
-/// True for a version: "2.15.0+cu130", "2.16.0.dev20261120", "2.11.0a0+git1234567".
+/// True for a version such as "2.15.0+cu130", "2.16.0.dev20261120", "2.11.0a0+git1234567".
 bool is_version(std::string_view text) {
   const auto is_part = [](char c) {
     return is_digit(c) || ('a' <= c && c <= 'z') || ('A' <= c && c <= 'Z') || c == '.' ||

@@ -44,7 +44,7 @@ bool takes_more(const JudgedRank& one, const JudgedRank& other) {
   return key(one) > key(other);
 }
 
-/// Returns how many processes that are as large as the largest of a run fit this host.
+/// Returns how many processes as large as the largest one of a run fit this host.
 int jobs_for(int64_t host_bytes) {
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   const auto available = available_host_bytes();
@@ -98,7 +98,7 @@ class Session {
     std::vector<int> ranks = search.next();
     while (!ranks.empty() && !runs_.was_interrupted) {
       run_each(ranks);
-      for (const int rank : ranks) search.tell(rank, {});  // where it has left no recording
+      for (const int rank : ranks) search.tell(rank, {});  // it may have left no recording
       tell_all();
       ranks = search.next();
     }

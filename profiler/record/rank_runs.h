@@ -1,4 +1,5 @@
-// Records a command as several ranks of a world that is not there, and finds the fullest of them.
+// Records a command as several ranks of a simulated world, and finds the rank that takes most
+// memory.
 #pragma once
 
 #include <string>
@@ -15,26 +16,26 @@ namespace shardlens::profiler {
 struct RankRuns {
   int world_size = 0;                  // 0: no rank has left a recording
   std::vector<JudgedRank> ranks = {};  // by rank
-  std::vector<Role> roles = {};        // of --ranks roles: which ranks each stands for
-  bool has_all_roles = true;           // false: more ranks differ than are run
+  std::vector<Role> roles = {};        // with --ranks roles: which ranks each stands for
+  bool has_all_roles = true;           // false: more ranks differ than were run
   std::vector<int> exit_codes = {};    // of each run
-  int left_out = 0;                    // ranks that were wanted and not run
+  int left_out = 0;                    // ranks that were wanted but not run
   bool was_interrupted = false;
 
-  /// Returns the exit code of all: 3 if one is 3; else the first of a program that failed; else 5,
-  /// 4 or 0.
+  /// Returns the exit code of all runs: 3 if one is 3; else that of the first program that failed;
+  /// else 5, 4 or 0.
   int exit_code() const;
-  /// Returns the rank that takes most of the GPU; one that has run out of memory takes more than
-  /// any other. Null if there is none.
+  /// Returns the rank that takes most of the GPU; a rank that ran out of memory counts as taking
+  /// more than any other. Null if there is none.
   const JudgedRank* fullest() const;
 };
 
-/// Runs the ranks that `options.ranks` wants, the first one alone: it tells how large the world is,
-/// which groups it has, and how many fit this host at once. Progress goes to stderr.
+/// Runs the ranks that `options.ranks` wants. The first one runs alone: it tells the world size,
+/// the groups, and how many processes fit this host at once. Progress goes to stderr.
 RankRuns run_ranks(const RecordOptions& options, const PythonProgram& program,
                    const RecordFiles& files);
 
-/// Returns the ranks that were run in a table, the fullest first, and what was assumed.
+/// Returns a table of the ranks that were run, largest first, and what was assumed.
 std::string ranks_text(const RankRuns& runs);
 
 }  // namespace shardlens::profiler

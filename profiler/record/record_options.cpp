@@ -55,7 +55,7 @@ std::string default_folder(const Words& command) {
   return fmt::format("runs/{}-{}", name, time);
 }
 
-/// Throws if a flag is given that only a null device can follow: this machine's ranks and memory
+/// Throws if a flag is given that only applies to a null device: this machine's ranks and memory
 /// are fixed.
 void expect_null_device(const std::string& flag, bool is_given) {
   if (!is_given) return;
@@ -73,7 +73,7 @@ void check_nodes(const RecordOptions& options) {
                   options.gpus(), size));
 }
 
-/// Takes ":30" from the end of `place`. Returns false if it does not end so.
+/// Removes a number such as ":30" from the end of `place`. Returns false if there is none.
 bool take_number(std::string_view& place) {
   const size_t colon = place.rfind(':');
   if (colon == std::string_view::npos || colon + 1 == place.size()) return false;
@@ -86,7 +86,7 @@ void check_places(const Words& places) {
   for (const std::string& place : places) {
     std::string_view file = place;
     const bool has_line = take_number(file);
-    take_number(file);  // it may say from which time on
+    take_number(file);  // the second number says which time is the first
     if (has_line && !file.empty() && file.find(':') == std::string_view::npos) continue;
     throw std::invalid_argument(fmt::format(
         "--true {}: give a file and a line, such as train.py:30, or train.py:30:5 to start at the "
@@ -184,7 +184,7 @@ RecordOptions parse_record_options(const Words& arguments) {
   app.add_option("--true", options.true_at)->allow_extra_args(false);
   app.add_option("--out", options.out);
   try {
-    std::ranges::reverse(flags);  // the order that CLI11 wants
+    std::ranges::reverse(flags);  // CLI11 takes the last argument first
     app.parse(flags);
   } catch (const CLI::ParseError& error) {
     throw std::invalid_argument(

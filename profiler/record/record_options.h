@@ -11,38 +11,38 @@
 
 namespace shardlens::profiler {
 
-/// Says which ranks of a world that is not there are run, each in a process of its own.
+/// Says which ranks of a simulated world are run, each in its own process.
 struct WantedRanks {
   enum class Kind : uint8_t { all, roles, listed };
   Kind kind = Kind::all;
-  std::vector<int> listed = {};  // in the order given, none twice
+  std::vector<int> listed = {};  // in the given order, without repetition
 };
 
 struct RecordOptions {
   bool help = false;
-  Device device;  // a null one, or cuda
+  Device device;  // a null device, or cuda
   std::optional<int> world_size;
   std::optional<int> rank;
-  std::optional<WantedRanks> ranks;  // more than one; `rank` is then not given
+  std::optional<WantedRanks> ranks;  // several ranks; `rank` is not given then
   std::optional<int> gpus_per_node;
-  std::optional<int64_t> steps;  // the program ends after so many optimizer steps
+  std::optional<int64_t> steps;  // the program ends after as many optimizer steps
   std::optional<double> timeout_s;
   std::vector<std::string> true_at;  // "train.py:30": tensors of the null device are True there
-  Routing routing;                   // of tokens to experts by scores that are not known
+  Routing routing;                   // how tokens choose experts if scores are not known
   std::string out;                   // folder of the run
-  std::string log;                   // what the program prints goes there; empty: where ours goes
+  std::string log;                   // the program's output goes there; empty: where ours goes
   std::vector<std::string> command;  // not empty
 
   /// Returns the device's name in recordings: "null:h100", "cuda".
   std::string device_name() const;
-  /// Returns how many GPUs the machine has that is not there: the given number, else the largest
-  /// divisor of the world up to 8; 1 if the program says how large the world is.
+  /// Returns how many GPUs a simulated node has: the given number, else the largest divisor of the
+  /// world size up to 8; 1 if the program sets the world size.
   int gpus() const;
   /// True if the program runs on this machine's GPUs, with all of its ranks.
   bool is_attached() const { return device.kind == DeviceKind::cuda; }
 };
 
-/// Parses `arguments`, which lack the program's name. Throws std::invalid_argument.
+/// Parses `arguments`, without the program's name. Throws std::invalid_argument.
 RecordOptions parse_record_options(const std::vector<std::string>& arguments);
 
 std::string record_help();

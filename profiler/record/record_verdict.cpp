@@ -60,7 +60,7 @@ std::vector<std::vector<int>> groups_in(const nlohmann::json& facts) {
   return groups;
 }
 
-/// Describes the last request that failed: the one that ended the program, if one has.
+/// Describes the last request that failed: if one ended the program, it is that one.
 std::string out_of_memory_line(const RankReport& report, int64_t outside_bytes,
                                const Problem& failure) {
   const OutOfMemory& last = report.out_of_memory.back();
@@ -77,7 +77,7 @@ std::string out_of_memory_line(const RankReport& report, int64_t outside_bytes,
       bytes_text(outside_bytes), others, failure.value_or("the program went on without it"));
 }
 
-/// Returns how far the program came. A step begins in a recording with its first allocation.
+/// Returns how far the program got. A step begins in a recording with its first allocation.
 std::string progress_text(const RankReport& report, const RecordFacts& facts) {
   if (facts.steps > 0)
     return fmt::format("after {} step{}", facts.steps, facts.steps > 1 ? "s" : "");
@@ -94,8 +94,8 @@ std::optional<int64_t> counted_figure(const RecordFacts& facts, Figure figure) {
 struct Peaks {
   int64_t allocated = 0;
   int64_t reserved = 0;
-  bool are_counted = false;   // by PyTorch, whose history has forgotten events
-  bool may_be_lower = false;  // events that were lost may have been frees
+  bool are_counted = false;   // by PyTorch, because its history has dropped events
+  bool may_be_lower = false;  // lost events may have been frees
 };
 
 Peaks peaks_of(const RankReport& report, const RecordFacts& facts) {
@@ -109,7 +109,7 @@ Peaks peaks_of(const RankReport& report, const RecordFacts& facts) {
           .may_be_lower = report.judgement.bound() == PeakBound::about};
 }
 
-/// Returns why the peaks may not be the program's, or nothing if they are.
+/// Returns why the peaks may not be those of the whole program, or nothing if they are.
 Problem why_incomplete(const RankReport& report, const RecordFacts& facts, const Peaks& peaks,
                        const Problem& failure) {
   if (failure) return fmt::format("{}, {}", *failure, progress_text(report, facts));
@@ -252,7 +252,7 @@ RecordVerdict plain_verdict(const RankReport& report, const RecordFacts& facts, 
           .is_nearly_full = free_bytes < capacity_bytes / 10};
 }
 
-/// Returns a line on what of the peak has a size that only a GPU tells, or "".
+/// Returns a line on the part of the peak whose size only a GPU can tell, or "".
 std::string bounds_text(const RankReport& report) {
   if (report.main_space() == nullptr) return {};
   int64_t bytes = 0;

@@ -13,48 +13,48 @@
 
 namespace shardlens::profiler {
 
-/// Names figures that PyTorch counts by itself, and that a recording tells, too.
+/// Names figures that PyTorch counts itself and that a recording also has.
 enum class Figure : uint8_t { peak_allocated, peak_reserved, allocations, allocated, reserved };
 constexpr size_t kFigures = 5;
 using Figures = std::array<std::optional<int64_t>, kFigures>;
 
-/// Describes a process group that a rank shared with others on GPUs: one of NCCL's communicators.
+/// Describes a process group that a rank shares with others on GPUs: an NCCL communicator.
 struct GpuGroup {
   int ranks = 0;
-  int on_node = 0;  // of these, on the rank's own node
+  int on_node = 0;  // how many of these are on the rank's own node
 
   bool operator==(const GpuGroup&) const = default;
 };
 
-/// Holds what the recorded process said of itself when it ended.
+/// Holds what the recorded process reported about itself when it ended.
 struct RecordFacts {
   int64_t retries = 0;  // allocations served after cached memory was freed
   int64_t steps = 0;
   int64_t shapes = 0;    // that depended on values, which are all 0 on a null device
-  Figures counted = {};  // by PyTorch, over every reset by the program
+  Figures counted = {};  // by PyTorch, across all resets by the program
   std::vector<GpuGroup> communicators = {};
-  std::vector<std::vector<int>> groups = {};  // the ranks of all that the program has made
-  std::vector<std::string> doubts = {};       // what the recording may lack, a line each
+  std::vector<std::vector<int>> groups = {};  // the ranks of each group that the program made
+  std::vector<std::string> doubts = {};       // what the recording may lack, one line each
   bool is_history = false;                    // recorded by PyTorch's own memory history
-  bool is_known = false;                      // false: it ended without telling
+  bool is_known = false;                      // false: the process ended without reporting
 };
 
 /// Reads rankR.json beside rankR.slp.
 RecordFacts read_record_facts(const std::string& recording);
 
-/// Compares a recording with PyTorch's own counters of the same process: both peaks, how many
-/// allocations there were, and what was allocated and reserved when the recording was closed.
+/// Compares a recording with PyTorch's own counters of the same process: both peaks, the number of
+/// allocations, and what was allocated and reserved when the recording was closed.
 struct Comparison {
   bool is_equal = false;
   std::string line = {};  // "as PyTorch counted: equal", or what differs
   Figures recorded = {};
 };
 
-/// Returns nothing if the process ended without telling, or has allocated nothing.
+/// Returns nothing if the process ended without reporting, or allocated nothing.
 std::optional<Comparison> compare_counters(const RankReport& report, const RecordFacts& facts);
 
 /// Adds the comparison to rankR.json beside the recording: `as_pytorch_counted`, and the
-/// recording's figures as `recorded`, under the names that PyTorch's figures have there.
+/// recording's figures as `recorded`, under the same names as PyTorch's figures.
 void keep_comparison(const std::string& recording, const Comparison& comparison);
 
 constexpr int kDoesNotFit = 3;
@@ -66,20 +66,21 @@ struct RecordVerdict {
   int exit_code = 0;                     // 0 fits, 3 does not, 4 only with retries, 5: no verdict
   bool is_out_of_memory = false;         // a request for memory has failed
   bool is_nearly_full = false;           // it fits, with less than a tenth of the GPU free
-  std::vector<std::string> doubts = {};  // why the verdict may not hold, a line each
+  std::vector<std::string> doubts = {};  // why the verdict may not hold, one line each
 };
 
 /// Decides whether the program fits. `outside_bytes` is what CUDA, NCCL and others take of the GPU
 /// beside PyTorch. `failure` says how the program failed; nothing: it did not. A program that
-/// failed, or whose recording was not closed, is never said to fit: its peak may have been to come.
-/// If PyTorch's history has forgotten events, the peaks are those of PyTorch's counters, which have
-/// forgotten none. The doubts of `facts` are among those of the verdict.
+/// failed, or whose recording was not closed, is never said to fit: its peak may have come later.
+/// If PyTorch's history has dropped events, the peaks are those of PyTorch's counters, which are
+/// complete. The verdict includes the doubts of `facts`.
 RecordVerdict verdict_of(const RankReport& report, const RecordFacts& facts, int64_t outside_bytes,
                          const Problem& failure);
 
 /// Returns the exit code of `shardlens record`: 3 if memory ran out, however the program ended;
-/// else the program's own if it failed; else the worst verdict, of which 3 is certain; 5 without
-/// one. `is_out_of_memory` is true if a process that has no recording ran out of memory.
+/// else the program's own if it failed; else that of the worst verdict, where 3 is certain; 5
+/// without a verdict. `is_out_of_memory` is true if a process without a recording ran out of
+/// memory.
 int exit_code_of(const CommandEnd& end, const std::vector<RecordVerdict>& verdicts,
                  bool is_out_of_memory);
 

@@ -34,14 +34,14 @@ constexpr int kTimedOut = 124;  // the exit code of timeout(1)
 
 fs::path profiles_of(const RecordOptions& options) { return fs::path(options.out) / "profiles"; }
 
-/// Returns the folder of what torch.compile keeps, which is not kept from run to run here.
-/// Compiling anew takes memory, too, and a GPU must not find kernels that were chosen without one.
+/// Returns the folder of torch.compile's cache, which is not kept from run to run here. Compiling
+/// again takes memory, too, and a GPU must not find kernels that were chosen without one.
 fs::path compiled_in(const RecordOptions& options, const std::string& claim) {
   return fs::path(options.out) / ("compiled" + claim);
 }
 
-/// Returns the folder in which the program's processes write their accounts, until these have been
-/// read.
+/// Returns the folder in which the program's processes write their accounts. It is removed once
+/// these have been read.
 fs::path accounts_in(const RecordOptions& options, const std::string& claim) {
   return fs::path(options.out) / ("accounts" + claim);
 }
@@ -55,7 +55,7 @@ std::string own_name() {
   return name;
 }
 
-/// Returns the ending of the files by which a process tells which rank's recording it makes.
+/// Returns the ending of the files in which a process claims the rank whose recording it makes.
 std::string claim_of(const RecordOptions& options) {
   return fmt::format(".claim-{}-{}", own_name(), options.rank.value_or(0));
 }
@@ -98,7 +98,8 @@ void set(const char* variable, int64_t number) {
   ::setenv(variable, std::to_string(number).c_str(), 1);
 }
 
-/// Sets what torchrun sets. Without --world the program, or a torchrun in the command, sets it.
+/// Sets the variables that torchrun sets. Without --world the program, or a torchrun in the
+/// command, sets them.
 void set_world(const RecordOptions& options) {
   if (!options.world_size) return;
   const int size = *options.world_size, rank = options.rank.value_or(0), gpus = options.gpus();
@@ -131,8 +132,8 @@ void set_environment(const RecordOptions& options, const PythonProgram& program,
   set_world(options);
 }
 
-/// Removes what is of no use once the command has ended, or was left by one of this name that was
-/// killed.
+/// Removes files that are of no use once the command has ended, or that a killed process of the
+/// same name left.
 void forget(const RecordOptions& options, const std::string& claim) {
   for (const auto& entry : fs::directory_iterator(profiles_of(options))) {
     if (entry.path().extension() == claim) fs::remove(entry.path());
@@ -144,7 +145,7 @@ void forget(const RecordOptions& options, const std::string& claim) {
 
 // ---- while it runs ------------------------------------------------------------------------------
 
-/// Lets what this process prints go to a file.
+/// Redirects this process's output to a file.
 void print_into(const std::string& log) {
   const int file = ::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (file < 0) return;
@@ -154,7 +155,7 @@ void print_into(const std::string& log) {
 
 [[noreturn]] void exec_recorded(const RecordOptions& options, const sigset_t& signals) {
   ::sigprocmask(SIG_SETMASK, &signals, nullptr);
-  // A shell lets its background jobs ignore SIGINT, which ends them here when their time is over.
+  // A shell makes its background jobs ignore SIGINT, which we use to end them after --timeout.
   if (options.timeout_s) ::signal(SIGINT, SIG_DFL);
   std::vector<char*> argv;
   for (const std::string& word : options.command) argv.push_back(const_cast<char*>(word.c_str()));
@@ -164,7 +165,7 @@ void print_into(const std::string& log) {
   ::_exit(127);
 }
 
-/// Holds the command as a child, and passes interrupts on to it.
+/// Holds the command as a child process, and passes interrupts on to it.
 class Command {
  public:
   Command(pid_t child, std::optional<double> timeout_s) : child_(child) {
@@ -174,7 +175,7 @@ class Command {
     }
   }
 
-  /// Also interrupts it, where its time is over.
+  /// Also interrupts the command if its time is over.
   bool has_ended() {
     if (has_ended_) return true;
     has_ended_ = ::wait4(child_, &status_, WNOHANG, &use_) != 0;
@@ -182,7 +183,7 @@ class Command {
     return has_ended_;
   }
 
-  /// Passes a signal on, unless a terminal has sent it: that signals the command itself.
+  /// Passes a signal on, unless a terminal sent it: a terminal also signals the command.
   void pass_on(const siginfo_t& signal) {
     if (has_ended_) return;
     if (signal.si_code == SI_USER) ::kill(child_, signal.si_signo);
@@ -190,7 +191,7 @@ class Command {
     got_signal_ = signal.si_signo;
   }
 
-  /// Says how it ended, once it has.
+  /// Says how the command ended, once it has.
   CommandEnd end() const {
     CommandEnd end = end_;
     end.exit_code = WIFSIGNALED(status_) ? 128 + WTERMSIG(status_) : WEXITSTATUS(status_);
@@ -223,7 +224,7 @@ class Command {
   CommandEnd end_;
 };
 
-/// Blocks the signals that are awaited, while it lives.
+/// Blocks the signals that we wait for, for as long as it lives.
 class AwaitedSignals {
  public:
   AwaitedSignals() {
@@ -252,8 +253,8 @@ class AwaitedSignals {
 
 // ---- afterwards ---------------------------------------------------------------------------------
 
-/// Makes recordings of the histories that processes have left instead (RecordFiles). If no
-/// recording can be made of a history, it is kept.
+/// Makes recordings of the histories that processes left instead (RecordFiles). A history that
+/// cannot be turned into a recording is kept.
 void record_histories(const fs::path& profiles, const std::string& claim, Accounts& accounts) {
   for (const auto& entry : fs::directory_iterator(profiles)) {
     if (entry.path().extension() != claim) continue;
@@ -268,7 +269,7 @@ void record_histories(const fs::path& profiles, const std::string& claim, Accoun
   }
 }
 
-/// Returns the recordings of the processes that have claimed a rank, and so have begun one.
+/// Returns the recordings of the processes that have claimed a rank.
 std::vector<fs::path> claimed_recordings(const fs::path& profiles, const std::string& claim) {
   std::vector<fs::path> recordings;
   for (const auto& entry : fs::directory_iterator(profiles)) {
@@ -284,7 +285,7 @@ std::vector<fs::path> claimed_recordings(const fs::path& profiles, const std::st
   return recordings;
 }
 
-/// A command that is running, and what it was told.
+/// A running command and its options.
 struct StartedCommand {
   RecordOptions options;
   std::string claim;
@@ -341,7 +342,7 @@ RecordedRuns::RecordedRuns(const RecordOptions& options, const PythonProgram& pr
       program_(program),
       files_(files),
       messages_(fs::absolute(fs::path(options.out) / ("messages-" + own_name())).string()) {
-  if (!options.is_attached()) preload_of(files.stubs);  // is refused here, not by a child
+  if (!options.is_attached()) preload_of(files.stubs);  // throws here, not in a child
 }
 
 RecordedRuns::~RecordedRuns() {

@@ -17,12 +17,12 @@ struct RecordedRun {
   CommandEnd end;
   std::vector<std::filesystem::path> recordings;  // rankR.slp, by rank
   Accounts accounts;                              // of its Python processes
-  int64_t host_bytes = 0;                         // of the largest process, at most
+  int64_t host_bytes = 0;                         // the peak of the largest process
 };
 
 /// Runs a command, once or as several ranks. Ctrl-C and SIGTERM go to the command, so that its
-/// recordings are closed and can be reported. What ranks have told each other as objects is kept
-/// for later ones while this lives.
+/// recordings are closed and can be reported. Objects that ranks have sent each other are kept for
+/// later ranks while this lives.
 class RecordedRuns {
  public:
   using EndListener = std::function<void(int rank, const RecordedRun& run)>;
@@ -34,12 +34,12 @@ class RecordedRuns {
   RecordedRuns(const RecordedRuns&) = delete;
   RecordedRuns& operator=(const RecordedRuns&) = delete;
 
-  /// Runs the command, and waits until it ends. Throws std::runtime_error if it cannot be started.
+  /// Runs the command and waits until it ends. Throws std::runtime_error if it cannot be started.
   RecordedRun run();
 
-  /// Runs it as each of these ranks, up to `jobs` at once; what rank R prints goes to
+  /// Runs the command as each of these ranks, up to `jobs` at once; the output of rank R goes to
   /// logs/rankR.log of the run's folder. Calls `ended` after each. Returns false if it was
-  /// interrupted: no more are started then.
+  /// interrupted: it starts no more ranks then.
   bool run_as(const std::vector<int>& ranks, int jobs, const EndListener& ended);
 
  private:

@@ -20,8 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns the path, and throws if it is missing. It is for files that every recorder has or is
-/// found by.
+/// Returns the path, and throws if it is missing. It is for files that every recorder has or that
+/// we find a recorder by.
 fs::path require_existing(const fs::path& path) {
   if (fs::exists(path)) return path;
   throw std::runtime_error(fmt::format("{} is missing; run make build", path.string()));
@@ -41,7 +41,7 @@ std::string recorder_name(const PythonProgram& program, const fs::path& record) 
   return fmt::format("{}-{}-{}", program.torch_version, program.wheel, sources.substr(0, 12));
 }
 
-/// Returns the folder of recorders that were built, and of receipts.
+/// Returns the folder of built recorders and of receipts.
 fs::path cache_in(const fs::path& record) { return record / "pytorch"; }
 
 bool is_build(const fs::path& folder) {
@@ -49,7 +49,7 @@ bool is_build(const fs::path& folder) {
   return fs::exists(folder / "CMakeCache.txt", ignored);
 }
 
-/// True if nobody can write to a folder with the status `one` who could not write to `other`.
+/// True if everybody who can write to a folder with the status `one` can also write to `other`.
 bool is_as_private_as(const struct stat& one, const fs::path& other) {
   struct stat found {};
   if (::stat(other.c_str(), &found) != 0) return false;
@@ -57,10 +57,9 @@ bool is_as_private_as(const struct stat& one, const fs::path& other) {
   return is_trusted && (one.st_mode & 022 & ~found.st_mode) == 0;
 }
 
-/// Returns why others than the user may have put into the cache what is there, and what to do about
-/// it; nothing if they cannot have, or if there is no cache. Whoever can write to `record` of an
-/// installation, from which the recorder for our own PyTorch is loaded, may also write to what was
-/// installed in it.
+/// Returns why other users may have written the contents of the cache, and what to do about it;
+/// nothing if they cannot have, or if there is no cache. In an installation, users that can write
+/// to `record`, from which the recorder for our own PyTorch is loaded, may also write to the cache.
 Problem why_not_private(const fs::path& record) {
   const std::string path = cache_in(record).string();
   struct stat found {};
@@ -85,21 +84,21 @@ Problem why_not_private(const fs::path& record) {
 fs::path stubs_of_build(const fs::path& record) { return record.parent_path() / "null_device"; }
 
 /// Returns a file that exists once the stubs of the build were compared with this wheel. Returns ""
-/// if these are other stubs, or if another user may have left the file.
+/// for other stubs, or if another user may have left the file.
 fs::path receipt_of(const fs::path& stubs, const PythonProgram& program, const fs::path& record) {
   if (stubs != stubs_of_build(record) || why_not_private(record)) return {};
   return cache_in(record) / (recorder_name(program, record) + ".checked");
 }
 
-/// Leaves the receipt. If the installation is another user's it cannot be left, and each run
-/// compares again.
+/// Writes the receipt. If the installation is another user's this fails, and each run compares
+/// again.
 void leave(const fs::path& receipt) {
   if (receipt.empty()) return;
   ::mkdir(receipt.parent_path().c_str(), 0700);
   std::ofstream{receipt};
 }
 
-/// True if the wheel has the version of the build's PyTorch and CUDA: libraries of one major
+/// True if the wheel has the version of the build's PyTorch and CUDA. Libraries of the same major
 /// version of CUDA have the same names.
 bool is_of_build(const PythonProgram& program) {
   const std::string_view own = SHARDLENS_TORCH_VERSION;
@@ -108,8 +107,8 @@ bool is_of_build(const PythonProgram& program) {
          program.cuda_version.starts_with(SHARDLENS_CUDA_MAJOR ".");
 }
 
-/// Returns a text that names the calls of this wheel that the stubs lack, or nothing if they lack
-/// none.
+/// Returns a text that names the calls of this wheel that the stubs lack, or nothing if they have
+/// all.
 Problem lack_in(const fs::path& stubs, const PythonProgram& program, const fs::path& record) {
   const fs::path receipt = receipt_of(stubs, program, record);
   std::error_code ignored;
@@ -125,7 +124,7 @@ Problem lack_in(const fs::path& stubs, const PythonProgram& program, const fs::p
   return lines.empty() ? "its calls cannot be compared with the null device's" : lines.back();
 }
 
-/// Returns the sources that a build folder was configured for, or "" if it is no build folder.
+/// Returns the sources that a build folder was configured for, or "" if it is not a build folder.
 fs::path sources_of(const fs::path& build) {
   constexpr std::string_view kEntry = "CMAKE_HOME_DIRECTORY:INTERNAL=";
   std::ifstream cache(build / "CMakeCache.txt");
@@ -135,7 +134,7 @@ fs::path sources_of(const fs::path& build) {
   return {};
 }
 
-/// Builds the recorder. Returns why that has failed, and how to fix it; nothing if it has not.
+/// Builds the recorder. Returns why that failed and how to fix it; nothing if it succeeded.
 Problem why_not_built(const PythonProgram& program, const fs::path& record,
                       const std::string& name) {
   const std::string none =
@@ -162,7 +161,7 @@ bool is_for_cuda_of(const PythonProgram& program, const fs::path& stubs) {
   return fs::exists(stubs / ("libcudart.so." + major), ignored);
 }
 
-/// Returns the folders of whole recorders; one that is being built has a name with a dot.
+/// Returns the folders of complete recorders; the name of one being built begins with a dot.
 std::vector<fs::path> kept_in(const fs::path& record) {
   std::vector<fs::path> all;
   std::error_code ignored;
@@ -174,13 +173,14 @@ std::vector<fs::path> kept_in(const fs::path& record) {
   return all;
 }
 
-/// "2.10." of "2.10.0+cu128".
+/// Returns "2.10." for "2.10.0+cu128".
 std::string minor_of(const std::string& torch_version) {
   return torch_version.substr(0, torch_version.find('.', torch_version.find('.') + 1) + 1);
 }
 
-/// An installation cannot build one for each wheel. PyTorch's are one for each Python, and what the
-/// recorder uses of its libraries is the same in all of a version. Returns "" if it has none.
+/// Returns the recorder that an installation has for this wheel, or "". It cannot build one for
+/// each wheel. There is one wheel of PyTorch for each Python, and the parts of its libraries that
+/// the recorder uses are the same in all wheels of a version.
 std::string recorder_of_installation(const PythonProgram& program, const fs::path& record,
                                      CudaProvider answers) {
   if (is_build(record.parent_path())) return {};
@@ -194,7 +194,7 @@ std::string recorder_of_installation(const PythonProgram& program, const fs::pat
   return {};
 }
 
-/// Returns the name of the recorder that this PyTorch has, or is to have.
+/// Returns the name of the recorder that this PyTorch has, or that is to be built for it.
 std::string name_for(const PythonProgram& program, const fs::path& record, CudaProvider answers) {
   const std::string own = recorder_name(program, record);
   std::error_code ignored;
@@ -203,7 +203,7 @@ std::string name_for(const PythonProgram& program, const fs::path& record, CudaP
   return installed.empty() ? own : installed;
 }
 
-/// Returns nothing if the recorder exists, or could be built now; else why not.
+/// Returns nothing if the recorder exists or was built now; else why not.
 Problem why_no_recorder(const PythonProgram& program, const fs::path& record,
                         const std::string& name) {
   if (const Problem why_not = why_not_private(record)) {
@@ -217,8 +217,8 @@ Problem why_no_recorder(const PythonProgram& program, const fs::path& record,
 
 // ---- without a recorder -------------------------------------------------------------------------
 
-/// Returns the stubs of the build and of recorders that are kept, if they are for this CUDA; else
-/// the build's.
+/// Returns the stubs for this CUDA, of the build and of the kept recorders. If there are none, it
+/// returns the build's.
 std::vector<fs::path> possible_stubs(const PythonProgram& program, const fs::path& record) {
   std::vector<fs::path> all = {stubs_of_build(record)};
   if (!why_not_private(record)) {
@@ -230,7 +230,7 @@ std::vector<fs::path> possible_stubs(const PythonProgram& program, const fs::pat
   return possible.empty() ? std::vector{all.front()} : possible;
 }
 
-/// Returns a folder of stubs that lack no call. Throws if there is none.
+/// Returns a folder of stubs that have all calls. Throws if there is none.
 fs::path find_stubs(const PythonProgram& program, const fs::path& record, const std::string& why) {
   Problem lack;
   for (const fs::path& stubs : possible_stubs(program, record)) {

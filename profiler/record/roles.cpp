@@ -14,10 +14,10 @@ namespace {
 
 using Ranks = std::vector<int>;
 
-/// Blocks of ranks that do not overlap, of which each rank is in one.
+/// Blocks of ranks that do not overlap and together hold every rank.
 struct Partition {
   std::vector<int> block_of;  // by rank
-  std::vector<Ranks> blocks;  // sorted, and by their first ranks
+  std::vector<Ranks> blocks;  // each is sorted; ordered by their first ranks
 };
 
 Partition partition_of(int world_size, std::vector<Ranks> blocks) {
@@ -37,8 +37,8 @@ bool is_among_ranks(const Ranks& group, int world_size) {
          std::ranges::adjacent_find(group) == group.end();
 }
 
-/// Returns groups of one size, in their order, of which no two share a rank: those that begin with
-/// the first one that is not used.
+/// Returns groups of one size that share no rank, in their order, starting from the first group
+/// that is not used.
 std::vector<Ranks> disjoint_from_first(const std::vector<Ranks>& groups,
                                        const std::set<Ranks>& used) {
   std::vector<Ranks> blocks;
@@ -53,8 +53,8 @@ std::vector<Ranks> disjoint_from_first(const std::vector<Ranks>& groups,
   return blocks;
 }
 
-/// Returns the partitions that groups of one size make, the finest first. A program makes the
-/// groups of a partition one after the other, perhaps with others in between.
+/// Returns the partitions that groups of one size form, the finest first. A program makes the
+/// groups of a partition one after the other, perhaps with other groups in between.
 std::vector<Partition> partitions_of(int world_size, std::vector<Ranks> groups) {
   for (Ranks& group : groups) std::ranges::sort(group);
   std::erase_if(groups, [&](const Ranks& group) { return !is_among_ranks(group, world_size); });
@@ -81,7 +81,7 @@ bool refines(const Partition& fine, const Partition& coarse) {
   });
 }
 
-/// Returns the blocks that all of these make up together: ranks that any block has in common.
+/// Returns the finest partition in which ranks that share a block of any of these share a block.
 Partition joined(int world_size, const std::vector<const Partition*>& partitions) {
   Ranks leader(static_cast<size_t>(world_size));
   std::iota(leader.begin(), leader.end(), 0);
@@ -163,7 +163,7 @@ std::vector<int> RoleSearch::missing_on(const std::vector<int>& line) const {
   return {missing.begin(), missing.end()};
 }
 
-/// Returns for each place the first one that it is like.
+/// Returns, for each place, the first place that is like it.
 std::vector<int> RoleSearch::classes_on(const std::vector<int>& line) const {
   std::vector<int> classes(line.size());
   int current = 0;
