@@ -204,9 +204,9 @@ std::string ranks_text(const RankRuns& runs) {
                         stands_for_others ? ", stands for " + ranges_text(role->ranks) : "");
   }
   if (runs.left_out > 0) {
-    text += fmt::format(
-        "  in doubt: {} more were wanted but not run: the recording was interrupted\n",
-        runs.left_out);
+    text +=
+        fmt::format("  in doubt: {} more were wanted but not run: the recording was interrupted\n",
+                    runs.left_out);
   }
   if (runs.roles.empty() || ranks.size() == static_cast<size_t>(runs.world_size)) return text;
   text +=

@@ -238,9 +238,8 @@ fs::path find_stubs(const PythonProgram& program, const fs::path& record, const 
     if (!other) return stubs;
     if (!lack) lack = other;
   }
-  throw std::invalid_argument(
-      fmt::format("PyTorch {} cannot run on a simulated GPU: {}; {}", program.torch_version,
-                  *lack, why));
+  throw std::invalid_argument(fmt::format("PyTorch {} cannot run on a simulated GPU: {}; {}",
+                                          program.torch_version, *lack, why));
 }
 
 RecordFiles history_files(const PythonProgram& program, const fs::path& record,

@@ -33,10 +33,9 @@ constexpr Bound kSparse = {
     "a workspace of cuSPARSE",
     "workspaces of cuSPARSE are upper bounds: NVIDIA gives no size without a GPU; a copy of each "
     "sparse matrix in another order is assumed"};
-constexpr Bound kSum = {
-    "a sum of sparse matrices",
-    "sums of sparse matrices are upper bounds: their matrices are assumed to "
-    "have no element in common"};
+constexpr Bound kSum = {"a sum of sparse matrices",
+                        "sums of sparse matrices are upper bounds: their matrices are assumed to "
+                        "have no element in common"};
 constexpr Bound kUnknownProduct = {
     "",
     "products of sparse matrices have no elements here if it is not known which they have: they "

@@ -24,9 +24,9 @@ struct Group {
 /// A call's arguments by kind, in their order.
 struct Call {
   Group group;
-  std::vector<at::Tensor> tensors;             // of arguments that are one tensor
-  std::vector<std::vector<at::Tensor>> lists;  // of arguments that are a list of tensors
-  std::vector<std::vector<int64_t>> numbers;   // of arguments that are a list of numbers
+  std::vector<at::Tensor> tensors;             // arguments that are one tensor
+  std::vector<std::vector<at::Tensor>> lists;  // arguments that are a list of tensors
+  std::vector<std::vector<int64_t>> numbers;   // arguments that are a list of numbers
 };
 
 void read_object(const c10::IValue& argument, Group& group) {
@@ -68,8 +68,8 @@ std::optional<at::Tensor> values_of(KnownMemory& memory, const at::Tensor& tenso
   return is_plain(tensor) ? known_values(memory, tensor) : std::nullopt;
 }
 
-/// Reduces the values of one rank over all of the group, who have the same ones. Returns nothing
-/// for a reduction whose result is not clear.
+/// Reduces the values of one rank over the group, whose ranks all have the same values. Returns
+/// nothing for a reduction whose result is not clear.
 std::optional<at::Tensor> reduced(const at::Tensor& values, const Group& group) {
   switch (group.reduction) {
     case c10d::ReduceOp::SUM:
@@ -133,8 +133,8 @@ std::optional<at::Tensor> own_part(const Call& call, const at::Tensor& values) {
                                         : std::nullopt;
 }
 
-/// Every rank sends to this one what this one sends to itself. Where that is not as much as this
-/// one expects, the output is unknown.
+/// Every rank is assumed to send this one what this one sends to itself. If that is not as much as
+/// this rank expects, the output is unknown.
 void all_to_all(KnownMemory& memory, const Call& call) {
   const at::Tensor& output = call.tensors[0];
   const at::Tensor& input = call.tensors[1];
@@ -164,8 +164,8 @@ void forget_all_of(KnownMemory& memory, const Call& call) {
   }
 }
 
-/// True if the call writes nothing that this rank would not have: a broadcast brings what this rank
-/// has itself.
+/// True if the call writes nothing new to this rank: a broadcast is assumed to bring what this rank
+/// already has.
 bool leaves_all(std::string_view name) {
   return name == "c10d::broadcast_" || name == "c10d::send" || name == "c10d::barrier" ||
          name == "c10d::monitored_barrier_" || name == "c10d::check_for_nan";

@@ -1,5 +1,6 @@
-// Gives what a collective returns where no other rank exists: the absent ranks are taken to have
-// what this one has. A sum is W times its value, a gather W copies, a broadcast this rank's own.
+// Computes what a collective returns when no other rank exists: the absent ranks are assumed to
+// have the same values as this one. A sum is W times the value, a gather W copies, a broadcast this
+// rank's own.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -11,8 +12,8 @@
 
 namespace shardlens::profiler {
 
-/// Makes known what the call `name` of c10d, such as "c10d::allreduce_", has written, if what it
-/// read is known; else makes it unknown.
+/// Makes known what a call of c10d named `name`, such as "c10d::allreduce_", has written, if its
+/// inputs are known; else makes it unknown.
 void apply_collective(KnownMemory& memory, std::string_view name,
                       const std::vector<c10::IValue>& arguments);
 

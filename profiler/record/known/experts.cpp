@@ -17,7 +17,7 @@ namespace {
 
 using std::string_view;
 
-/// Is set before the program's first operator, but for the place, which groups tell.
+/// All is set before the program's first operator, except this rank's place, which groups tell.
 struct RoutingChoice {
   std::mutex mutex;
   Routing routing;
@@ -35,7 +35,7 @@ Routing routing() {
   return routing_choice().routing;
 }
 
-/// A call of topk that may be a router's; no tokens: it is none.
+/// A call of topk that may be a router's; 0 tokens: it is not one.
 struct Question {
   int64_t tokens = 0;
   int64_t k = 0;

@@ -1,5 +1,5 @@
-// Follows which blocks PyTorch's allocator has given out, so that an address tells whose it is,
-// which of them hold what experts were chosen, and which hold one answer for all numbers of a
+// Follows which blocks PyTorch's allocator has handed out, so that the block around an address can
+// be found; which of them hold chosen experts; and which hold one answer for all numbers of a
 // tensor. Standard library only.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace shardlens::profiler {
 
-/// Holds the blocks that PyTorch's allocator has given out. All threads may call.
+/// Holds the blocks that PyTorch's allocator has handed out. All threads may call.
 class GivenBlocks {
  public:
   void add(uint64_t address, size_t bytes) {
@@ -26,7 +26,7 @@ class GivenBlocks {
     blocks_.erase(address);
   }
 
-  /// Marks the block around an address, until it is removed or added anew.
+  /// Marks the block around an address, until it is removed or added again.
   void mark(uint64_t address) {
     const std::lock_guard lock(mutex_);
     const auto block = find(address);
@@ -95,8 +95,8 @@ class GivenBlocks {
 
   std::mutex mutex_;
   Blocks blocks_;
-  std::atomic<bool> has_marks_ = false;    // or had
-  std::atomic<bool> has_answers_ = false;  // or had
+  std::atomic<bool> has_marks_ = false;    // now or earlier
+  std::atomic<bool> has_answers_ = false;  // now or earlier
 };
 
 }  // namespace shardlens::profiler

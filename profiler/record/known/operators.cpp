@@ -17,9 +17,9 @@ namespace {
 
 using std::string_view;
 
-// Names are those behind "aten::". An entry that ends in * stands for all names that begin with it.
+// Names lack "aten::". An entry that ends in * stands for all names that begin with it.
 
-/// They change what a tensor is, or answer for the host, and write no values.
+/// These change what a tensor is, or answer the host, and write no values.
 constexpr std::array kNoEffect = {
     string_view("empty*"), string_view("new_empty*"), string_view("resize_*"),
     string_view("set_"),   string_view("set_data"),   string_view("record_stream"),
@@ -27,7 +27,7 @@ constexpr std::array kNoEffect = {
     string_view("item"),   string_view("pin_memory"), string_view("_pin_memory"),
     string_view("_has_*"), string_view("retain_grad")};
 
-/// They are too long for a CPU, or draw random numbers though no tag says so.
+/// These take too long on a CPU, or draw random numbers although no tag says so.
 constexpr std::array kNotComputed = {string_view("*conv*"),
                                      string_view("*cudnn*"),
                                      string_view("*miopen*"),
@@ -53,7 +53,7 @@ constexpr std::array kNotComputed = {string_view("*conv*"),
                                      string_view("_fused_*"),
                                      string_view("*quantize*")};
 
-/// They update running statistics that their schemas do not mark.
+/// These update running statistics that their schemas do not mark.
 constexpr std::array kUnmarked = {string_view("*batch_norm*"), string_view("_embedding_bag*"),
                                   string_view("embedding_renorm_")};
 
@@ -80,7 +80,7 @@ bool is_written(const c10::Argument& argument) {
   return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
 }
 
-/// Filling and copying give their target values without looking at it, as they do an out argument.
+/// Filling and copying overwrite their target without reading it, like an out argument.
 Use use_of(const c10::Argument& argument, string_view name) {
   if (!is_written(argument)) return Use::reads;
   const bool is_filled = name == "fill_" || name == "zero_" || name == "copy_";
@@ -104,7 +104,7 @@ Finiteness finiteness_of(string_view name) {
   return is_among(kNotFinite, name) ? Finiteness::is_not : Finiteness::nothing;
 }
 
-/// Returns the place of the result by which LAPACK's routines say what they failed at.
+/// Returns the place of the result in which LAPACK's routines report failure.
 int status_of(const c10::FunctionSchema& schema, string_view name) {
   if (!name.starts_with("linalg_") && !name.starts_with("_linalg_")) return -1;
   const auto& returns = schema.returns();
@@ -158,7 +158,7 @@ KnownOperator facts_of(const c10::OperatorHandle& handle) {
   return facts;
 }
 
-/// Returns facts that are kept for the life of the process: one for each operator of each thread.
+/// Returns facts that are kept until the process ends: one for each operator of each thread.
 const KnownOperator& make_facts(const at::RecordFunction& call) {
   const auto name = call.operator_name();
   const auto found = name ? c10::Dispatcher::singleton().findSchema(*name) : std::nullopt;
@@ -166,8 +166,8 @@ const KnownOperator& make_facts(const at::RecordFunction& call) {
   return *new KnownOperator(facts_of(*new c10::OperatorHandle(*found)));
 }
 
-/// Identifies an operator by where its schema has its names. The name is compared, too: an operator
-/// may go, and another one come to lie where it was.
+/// Identifies an operator by the addresses of its schema's names. The name is compared, too: an
+/// operator may be removed, and another one take its address.
 struct OperatorEntry {
   std::string name;
   const KnownOperator* facts = nullptr;
@@ -193,7 +193,7 @@ const OperatorEntry& find_known(const Places& places, const at::RecordFunction& 
   return one;
 }
 
-/// An operator that the thread has called lately.
+/// An operator that the thread called recently.
 struct RecentOperator {
   Places places;
   const OperatorEntry* known = nullptr;
@@ -202,8 +202,8 @@ struct RecentOperator {
 }  // namespace
 
 const KnownOperator& known_operator(const at::RecordFunction& call) {
-  // An operator is at the place that its hash gives, until another takes it. The table needs no
-  // destructor, which would come too early, either.
+  // An operator is at the place that its hash gives, until another takes that place. The table
+  // needs no destructor either, which would run too early.
   constexpr int kBits = 10;
   thread_local std::array<RecentOperator, size_t{1} << kBits> all_recent;
   const Places places(call.name(), call.overload_name());

@@ -7,7 +7,7 @@ namespace shardlens::profiler {
 
 namespace {
 
-/// Deals out a range of experts in turn.
+/// Hands out a range of experts in turn.
 class Turn {
  public:
   Turn(int64_t first, int64_t count) : first_(first), count_(count) {}

@@ -18,8 +18,8 @@ constexpr c10::DispatchKeySet kWrappers =
                          c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::Functionalize,
                          c10::DispatchKey::Batched});
 
-/// The numbers of elements that are allowed, oldest first to be replaced: a program has few. 0:
-/// none.
+/// The numbers of elements that are allowed; a new one replaces the oldest, since a program has
+/// few. 0: none.
 std::array<std::atomic<int64_t>, 32> allowed{};
 std::atomic<size_t> next_allowed = 0;
 
@@ -34,7 +34,8 @@ size_t most_bytes_of(const at::Tensor& tensor) {
 
 size_t bytes_of_element(const at::Tensor& tensor) { return tensor.dtype().itemsize(); }
 
-/// Makes a tensor on the CPU whose elements lie as those of `tensor` do, `from` its span's memory.
+/// Makes a tensor on the CPU with the layout of `tensor` over the memory `from`, which has its
+/// span.
 at::Tensor view_of(std::vector<char>& from, const at::Tensor& tensor) {
   return at::from_blob(from.data(), tensor.sizes(), tensor.strides(),
                        tensor.options().device(at::kCPU).requires_grad(false));

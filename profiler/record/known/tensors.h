@@ -13,46 +13,46 @@
 
 namespace shardlens::profiler {
 
-/// Tensors of more elements are never computed in the GPU's place: 8 MiB at most, if they are
-/// expanded from less memory, and a millisecond of a CPU.
+/// Tensors of more elements are never computed on the CPU instead of the GPU: 8 MiB at most, if
+/// they are expanded from less memory, and a millisecond of a CPU.
 inline constexpr int64_t kMostElements = int64_t{1} << 20;
 
-/// The same of tensors that have exactly as many elements as allow_elements() was told.
+/// The same limit for tensors that have exactly a number of elements that allow_elements() allowed.
 inline constexpr int64_t kMostAllowedElements = int64_t{1} << 23;
 
-/// The memory that a tensor's elements lie in, from the first byte to the last, with the gaps that
+/// The memory that holds a tensor's elements, from the first byte to the last, with the gaps that
 /// its strides leave.
 struct MemorySpan {
   uint64_t address = 0;
   size_t bytes = 0;
 };
 
-/// True for a subclass or what a transform has wrapped: operators are called again on what is in
-/// it.
+/// True for a subclass or a tensor that a transform has wrapped: operators are called again on the
+/// tensors in it.
 bool is_wrapper(const at::Tensor& tensor);
 
-/// True if the tensor has memory of its own on the GPU, as a plain strided tensor: no subclass, no
-/// wrapper of a transform, no fake tensor, and no conjugate or negative view.
+/// True if the tensor is a plain strided tensor with its own memory on the GPU: not a subclass, a
+/// wrapper of a transform, a fake tensor, or a conjugate or negative view.
 bool is_plain(const at::Tensor& tensor);
 
-/// Allows tensors of this many elements to be computed although others of their size are not.
+/// Allows tensors of exactly this many elements to be computed, up to kMostAllowedElements.
 void allow_elements(int64_t elements);
 
-/// True if the tensor's values may be computed in the GPU's place.
+/// True if the tensor's values may be computed on the CPU instead of the GPU.
 bool is_small(const at::Tensor& tensor);
 
 /// Returns nothing for a tensor without elements.
 std::optional<MemorySpan> span_of(const at::Tensor& tensor);
 
-/// True if a plain tensor lies in more memory than make_known() makes known.
+/// True if a plain tensor spans more memory than make_known() makes known.
 bool has_too_many_bytes(const at::Tensor& tensor);
 
-/// Returns a copy on the CPU of a plain tensor, with its sizes, contiguous; nothing if one of its
+/// Returns a contiguous copy of a plain tensor on the CPU, with its sizes; nothing if one of its
 /// values is unknown or there are too many.
 std::optional<at::Tensor> known_values(KnownMemory& memory, const at::Tensor& tensor);
 
-/// Makes the plain tensor's values known: those of `values`, which has its sizes and type. Where
-/// other memory lies between its elements that is unknown, all of it becomes unknown.
+/// Makes the plain tensor's values known: those of `values`, which has its sizes and type. If there
+/// is unknown memory between its elements, the whole tensor becomes unknown.
 void make_known(KnownMemory& memory, const at::Tensor& tensor, const at::Tensor& values);
 
 void make_unknown(KnownMemory& memory, const at::Tensor& tensor);
@@ -61,7 +61,7 @@ void make_unknown(KnownMemory& memory, const at::Tensor& tensor);
 at::Tensor empty_like_on_cpu(const at::Tensor& tensor);
 at::Tensor zeros_like_on_cpu(const at::Tensor& tensor);
 
-/// Calls `look` with each tensor of an argument: it may be one, or a list of them.
+/// Calls `look` with each tensor of an argument, which may be a tensor or a list of tensors.
 template <class Look>
 void each_tensor(const c10::IValue& argument, Look look) {
   if (argument.isTensor()) {

@@ -1,11 +1,12 @@
-// Calls operators on the CPU beside the program: on one thread, and unseen by whoever watches them.
+// Calls operators on the CPU beside the program: on one thread, and hidden from code that observes
+// operators.
 #pragma once
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/record_function.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
-// OpenMP's, of whichever library LibTorch is linked with, for the calling thread alone.
+// These are OpenMP's, from the library that LibTorch is linked with, and only affect this thread.
 extern "C" {
 [[gnu::weak]] int omp_get_max_threads();
 [[gnu::weak]] void omp_set_num_threads(int threads);
@@ -13,7 +14,7 @@ extern "C" {
 
 namespace shardlens::profiler {
 
-/// Keeps OpenMP from starting threads, who would wait busily for the next operator.
+/// Keeps OpenMP from starting threads, which would wait busily for the next operator.
 class OneThread {
  public:
   OneThread() { set(1); }
@@ -29,7 +30,7 @@ class OneThread {
   int before_ = omp_get_max_threads == nullptr ? 0 : omp_get_max_threads();
 };
 
-/// Calls the operator on the CPU, unseen by whoever watches operators.
+/// Lets operators run on the CPU while it lives, hidden from code that observes operators.
 class UnobservedSection {
   OneThread one_thread_;
   at::DisableRecordFunctionGuard no_callbacks_;

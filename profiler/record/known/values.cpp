@@ -30,7 +30,7 @@ namespace {
 using c10::IValue;
 
 using Values = std::vector<IValue>;        // arguments or results of a call
-using ValuesView = c10::ArrayRef<IValue>;  // those of somebody else
+using ValuesView = c10::ArrayRef<IValue>;  // values that another object owns
 using Tensors = std::vector<at::Tensor>;
 
 /// An argument's tensor on the GPU, and the one on the CPU that stands for it.
@@ -39,38 +39,38 @@ struct WrittenTensor {
   at::Tensor values;
 };
 
-/// A call of an operator, from when it begins until it has ended.
+/// A call of an operator, from its beginning to its end.
 struct Frame final : at::ObserverContext {
   const KnownOperator* facts = nullptr;
   Frame* outer = nullptr;
-  bool launched = false;               // a kernel, in this frame and in none within it
-  bool is_followed = false;            // not where a mode or a transform calls it once more
-  std::optional<Values> on_cpu;        // its arguments, if all that it reads is known
+  bool launched = false;               // a kernel, in this frame but not in one within it
+  bool is_followed = false;            // false if a mode or a transform calls the operator again
+  std::optional<Values> on_cpu;        // its arguments, if everything that it reads is known
   std::optional<Values> results;       // if they had to be computed when it began
   int64_t count = 0;                   // that it then reads from the GPU
   std::vector<WrittenTensor> written;  // arguments on the GPU that it writes
-  Values arguments;                    // of a collective, or of what may write any of them
-  Values asked;                        // the arguments of what chooses
-  bool is_of_choices = false;          // it was given what was chosen (experts.h), or made of it
-  bool is_of_nothing = false;          // it was given numbers of which there are none
-  std::optional<bool> answer;  // of all elements that it asks, where these are too many to know
+  Values arguments;                    // of a collective, or of an operator that may write any
+  Values asked;                        // arguments of the choosing operator
+  bool is_of_choices = false;          // its inputs are chosen experts, or made from these
+  bool is_of_nothing = false;          // one of its inputs is empty
+  std::optional<bool> answer;          // for all elements, if these are too many to know each
 };
 
 thread_local Frame* innermost = nullptr;
 
 KnownMemory* known_memory = nullptr;  // set once, before any frame
 
-std::atomic<bool> has_unknown_counts{false};  // a shape depends on values that are not known
+std::atomic<bool> has_unknown_counts{false};  // a shape depends on unknown values
 
-/// Returns the blocks since values are followed. They are never destroyed: a program's last frees
-/// come after static objects are gone.
+/// Returns the blocks that were handed out since values are followed. They are never destroyed: a
+/// program's last frees come after static objects are gone.
 GivenBlocks& blocks() {
   static auto& all = *new GivenBlocks;
   return all;
 }
 
-/// True if whatever the program has put over operators will call this one again, or another one in
-/// its place, on the tensors that it wraps.
+/// True if a mode or a transform that the program has put over operators will call this operator,
+/// or another one in its place, again on the tensors that it wraps.
 bool is_called_again() {
   if (c10::impl::dispatch_mode_enabled()) return true;
   const auto included = c10::impl::tls_local_dispatch_key_set().included_;
@@ -99,7 +99,7 @@ class Arguments {
   }
 
  private:
-  /// A product that is added to its target with a factor of 0 does not look at what is there.
+  /// A product that is added to its target with a factor of 0 does not read the target.
   Use use_of(c10::ArrayRef<const IValue> arguments, size_t i) const {
     const KnownOperator& facts = *frame_.facts;
     if (i != 0 || facts.beta < 0 || facts.uses[0] != Use::updates) return facts.uses[i];
@@ -149,7 +149,7 @@ class Arguments {
     return IValue(std::move(made));
   }
 
-  /// Makes a list of optional tensors, as indexing takes it. Lists of numbers stay as they are.
+  /// Makes a list of optional tensors, as indexing takes them. Lists of numbers stay as they are.
   std::optional<IValue> made_of_optionals(const IValue& argument, Use use) {
     const auto elements = argument.toListRef();
     const auto is_tensor = [](const IValue& element) { return element.isTensor(); };
@@ -188,8 +188,8 @@ std::optional<at::Tensor> deciding_values(AbsorbingValue absorbing, const at::Te
   return decides ? values : std::nullopt;
 }
 
-/// Returns the arguments of a logical operator of which one decides the result whatever the other
-/// one is: ones of an `or`, zeros of an `and`. The unknown one is then taken to be zeros.
+/// Returns the arguments of a logical operator if one of them decides the result whatever the other
+/// is: ones for an `or`, zeros for an `and`. The unknown one is then assumed to be zeros.
 std::optional<Values> decided_by_one(const KnownOperator& facts,
                                      c10::ArrayRef<const IValue> arguments) {
   const size_t count = arguments.size();
@@ -211,7 +211,7 @@ std::optional<Values> decided_by_one(const KnownOperator& facts,
   return made;
 }
 
-/// Notes what the operator writes, since what has no name afterwards must still become unknown.
+/// Notes what the operator writes, because tensors that it does not return must become unknown too.
 void note_written(Frame& frame, c10::ArrayRef<const IValue> arguments) {
   frame.written.clear();
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -224,7 +224,7 @@ void note_written(Frame& frame, c10::ArrayRef<const IValue> arguments) {
 
 // ---- results ------------------------------------------------------------------------------------
 
-/// Returns what an operator makes of whole numbers that has them on the GPU alone.
+/// Returns the results of an operator that takes whole numbers only on the GPU.
 Values computed_in_double(const KnownOperator& facts, Values arguments) {
   const auto type = arguments[0].toTensor().scalar_type();
   arguments[0] = arguments[0].toTensor().to(at::kDouble);
@@ -235,8 +235,8 @@ Values computed_in_double(const KnownOperator& facts, Values arguments) {
   return arguments;
 }
 
-/// Returns the results of the operator on the CPU, or nothing where it fails there. The caller
-/// holds an UnobservedSection.
+/// Returns the results of the operator on the CPU, or nothing if it fails there. The caller holds
+/// an UnobservedSection.
 std::optional<Values> compute_results(const KnownOperator& facts, Values arguments) {
   try {
     if (facts.lacks_whole_numbers) return computed_in_double(facts, std::move(arguments));
@@ -247,8 +247,8 @@ std::optional<Values> compute_results(const KnownOperator& facts, Values argumen
   }
 }
 
-/// Returns the elements of the largest of the tensors, or nothing if one may not be computed, or if
-/// the values of none could be kept.
+/// Returns the number of elements of the largest tensor, or nothing if one of them may not be
+/// computed, or if no tensor's values could be kept.
 std::optional<int64_t> elements_of(const Frame& frame, ValuesView outputs) {
   int64_t most = 0;
   bool are_small = true, is_any_kept = false;
@@ -262,8 +262,8 @@ std::optional<int64_t> elements_of(const Frame& frame, ValuesView outputs) {
   return are_small && (is_any_kept || most == 0) ? std::optional(most) : std::nullopt;
 }
 
-/// True if a CPU has the results within a few milliseconds. A product of matrices makes each
-/// element of as many products as the last dimension of its first argument has.
+/// True if a CPU has the results within a few milliseconds. A matrix product sums, for each
+/// element, as many products as the last dimension of its first argument has.
 bool is_quick(const Frame& frame, ValuesView outputs) {
   const auto most = elements_of(frame, outputs);
   if (!most) return false;
@@ -289,7 +289,7 @@ Tensors tensors_of(const IValue& value) {
   return tensors;
 }
 
-/// Gives one of the call's results, a tensor or a list of them, the values of the CPU's.
+/// Gives one of the call's results, a tensor or a list of tensors, the values from the CPU.
 void give_result(const IValue& output, const IValue& result) {
   const Tensors on_gpu = tensors_of(output), values = tensors_of(result);
   for (size_t i = 0; i < on_gpu.size(); ++i) {
@@ -306,14 +306,14 @@ void forget(ValuesView values) {
   for (const IValue& value : values) each_tensor(value, forget_tensor);
 }
 
-/// Makes unknown all that the operator may have written.
+/// Makes everything unknown that the operator may have written.
 void forget_written(const Frame& frame, ValuesView outputs) {
   for (const WrittenTensor& one : frame.written) forget_tensor(one.on_gpu);
   forget(frame.arguments);
   forget(outputs);
 }
 
-/// Marks blocks that hold what was chosen, or made of it.
+/// Marks blocks that hold chosen experts, or values made from them.
 void mark_choices(const Frame& frame, ValuesView outputs) {
   const auto mark = [](const at::Tensor& tensor) {
     const auto span = is_plain(tensor) ? span_of(tensor) : std::nullopt;
@@ -323,7 +323,7 @@ void mark_choices(const Frame& frame, ValuesView outputs) {
   for (const IValue& output : outputs) each_tensor(output, mark);
 }
 
-/// Returns true if an argument that is read has numbers, but none of them.
+/// Returns true if an argument that is read is a floating-point tensor without elements.
 bool reads_nothing(const Frame& frame) {
   const Values& arguments = *frame.on_cpu;
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -332,13 +332,13 @@ bool reads_nothing(const Frame& frame) {
   return false;
 }
 
-/// Returns true for the mean of no numbers and its like, where it may be that there are none only
-/// because a count is not known: the GPU has a number there.
+/// Returns true for the mean of no numbers and the like, if there may be none only because a count
+/// is unknown: a GPU has a number there.
 bool lacks_numbers(const Frame& frame) {
   return frame.is_of_nothing && has_unknown_counts && std::ranges::any_of(*frame.results, has_nan);
 }
 
-/// Returns true if all that the operator has written is known now.
+/// Returns true if everything that the operator has written is known now.
 bool give_results(Frame& frame, ValuesView outputs) {
   if (!frame.results && (!frame.on_cpu || !is_quick(frame, outputs))) return false;
   const UnobservedSection unseen;
@@ -359,7 +359,7 @@ bool give_results(Frame& frame, ValuesView outputs) {
 
 // ---- frames -------------------------------------------------------------------------------------
 
-/// Computes at once what the operator itself will read from the GPU.
+/// Computes at once the number that the operator itself will read from the GPU.
 void count_results(Frame& frame, const IValue& counted) {
   if (frame.facts->counts == Count::nothing) return;
   if (!frame.on_cpu) {
@@ -377,8 +377,8 @@ void count_results(Frame& frame, const IValue& counted) {
   frame.count = asks_for_true ? input.sum().item<int64_t>() : first.size(0);
 }
 
-/// Returns true if one of the indices is a mask whose values are not known. PyTorch then counts no
-/// elements that it selects, as for any shape that depends on values, and so none is written.
+/// Returns true if one of the indices is a mask whose values are unknown. PyTorch then counts 0
+/// selected elements, as for any shape that depends on values, and so writes none.
 bool selects_nothing(const IValue& indices) {
   bool has_unknown_mask = false;
   each_tensor(indices, [&](const at::Tensor& index) {
@@ -438,8 +438,8 @@ void prepare(Frame& frame, c10::ArrayRef<const IValue> arguments) {
   }
 }
 
-/// Returns what the operator has returned: a boxed call shows all that lies on the interpreter's
-/// stack, of which the last are its own.
+/// Returns the operator's results: a boxed call shows the whole interpreter stack, whose last
+/// entries are its own.
 ValuesView results_of(const at::RecordFunction& call, size_t count) {
   const ValuesView shown = call.outputs();
   return shown.size() <= count ? shown : shown.slice(shown.size() - count);
@@ -481,8 +481,8 @@ void conclude(Frame& frame, const at::RecordFunction& call) {
   take_to_succeed(*known_memory, frame.facts->status, outputs);
 }
 
-/// Follows the call if it is an operator's and is not made once more. A boxed call shows more than
-/// its own arguments, which are the last. What fails here must not reach the program.
+/// Follows the call if it is an operator's and will not be made again. A boxed call shows more than
+/// its own arguments, which are the last. No error here may reach the program.
 void begin_frame(Frame& frame, c10::ArrayRef<const IValue> shown) {
   const size_t count = frame.facts->uses.size();
   if (frame.facts->handle == nullptr || shown.size() < count || is_called_again()) return;
@@ -515,8 +515,8 @@ void end_operator(const at::RecordFunction& call, at::ObserverContext* context) 
 
 namespace allocator = c10::cuda::CUDACachingAllocator;
 
-/// Makes unknown what a kernel may write that is given these addresses: the blocks around them, and
-/// those to which known tables of pointers in these lead.
+/// Makes everything unknown that a kernel given these addresses may write: the blocks around them,
+/// and the blocks that known tables of pointers in these lead to.
 void forget_reachable(std::vector<uint64_t> addresses) {
   const size_t given = addresses.size();
   std::set<uint64_t> seen;
@@ -531,7 +531,7 @@ void forget_reachable(std::vector<uint64_t> addresses) {
   }
 }
 
-/// Answers for the frames of the thread on which the null device asks.
+/// Answers for the frames of the thread that the null device asks on.
 class Observer final : public KernelObserver {
  public:
   void note_launch() override {
@@ -542,7 +542,7 @@ class Observer final : public KernelObserver {
     if (!note_in_frame()) forget_reachable({addresses, addresses + count});
   }
 
-  /// Answers an operator, or one that it calls to read what it has counted.
+  /// Answers an operator, or one that it calls, that reads the number it has counted.
   bool answer(void* target, size_t bytes) override {
     const Frame* frame = innermost;
     while (frame != nullptr && !frame->results) frame = frame->outer;
@@ -553,7 +553,7 @@ class Observer final : public KernelObserver {
   }
 
  private:
-  /// Returns false if no operator has launched the kernel.
+  /// Returns false if the kernel was launched outside of every operator.
   static bool note_in_frame() {
     if (innermost == nullptr || innermost->facts->handle == nullptr) return false;
     innermost->launched = true;
@@ -561,7 +561,7 @@ class Observer final : public KernelObserver {
   }
 };
 
-/// Follows the allocator's blocks, and forgets what memory held before it was given out.
+/// Follows the allocator's blocks, and forgets what memory held before it was handed out.
 void note_memory(const allocator::TraceEntry& entry) {
   using Action = allocator::TraceEntry;
   const auto address = static_cast<uint64_t>(entry.addr_);

@@ -58,10 +58,9 @@ TEST_CASE("the cause is named where nothing was recorded") {
         "there is no module train for python -m");
   CHECK(why({started, torch, tells(1, "refused", "no disk")}, kFailed) == "no disk");
   CHECK(why({started, torch}, kWell) == "the program has imported PyTorch and used no GPU");
-  CHECK(
-      why({started, torch}, kWell, /*is_attached=*/true) ==
-      "the program has imported PyTorch and used no GPU (without a GPU, give --device, such as "
-      "null:h100)");
+  CHECK(why({started, torch}, kWell, /*is_attached=*/true) ==
+        "the program has imported PyTorch and used no GPU (without a GPU, give --device, such as "
+        "null:h100)");
   CHECK(why({started}, kWell) == "the program has not imported PyTorch");
   CHECK(why({started, tells(1, "import_error", "ImportError: x (a.py:1)")}, kFailed) ==
         "the program failed at an import, before it used a GPU: ImportError: x (a.py:1)");
