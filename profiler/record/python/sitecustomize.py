@@ -1,4 +1,4 @@
-"""Python runs this when it starts, since `shardlens record` puts this folder before all others. It
+"""Python runs this when it starts, because `shardlens record` puts this folder before all others. It
 waits for PyTorch to be imported, and runs the user's own sitecustomize, if there is one."""
 
 import contextlib
@@ -33,14 +33,14 @@ def _run_own_sitecustomize():
 
 
 def _is_runner():
-    """Returns True in a runner that is itself a Python program, such as `conda run`: the Python
-    that it starts is the one that is asked for."""
+    """Returns True in a runner that is itself a Python program, such as `conda run`: the question is
+    for the Python that it starts."""
     started = getattr(sys, "orig_argv", sys.argv)[:3]
     return os.environ["SHARDLENS_RUNNER"] in map(os.path.basename, started)
 
 
 def _answer(question):
-    """Answers which Python a command starts: prints that, and ends, if it has PyTorch."""
+    """Answers which Python a command starts: prints it and ends, if it has PyTorch."""
     with contextlib.suppress(Exception):
         exec(question, {})
 

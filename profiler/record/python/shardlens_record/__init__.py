@@ -1,23 +1,23 @@
-"""Records the PyTorch program of this process, which knows nothing of it, for `shardlens record`.
+"""Records the unmodified PyTorch program of this process for `shardlens record`.
 
 SHARDLENS_RECORD is the JSON that the command wrote (profiler/record/recorded_run.cpp):
   library     libshardlens_python.so; null: PyTorch's own history is recorded (history.py)
   torch       the version of PyTorch that the library was built from
   python      the interpreter that was asked which PyTorch it has
   folder      where to put rankR.slp, rankR.json beside it once it is closed, and rankR.CLAIM
-  messages    where ranks leave what they tell each other as objects (absent.py)
-  accounts    where each process says how far it came (account.py)
-  claim       CLAIM, of one `shardlens record` alone: those of other machines may share the folder
-  device      "null:h100", or "cuda": the program runs on its GPUs, and nothing of it is changed
-  rank, world, gpus_per_node   null where the program or torchrun says so
+  messages    where ranks leave the objects that they send each other (absent.py)
+  accounts    where each process writes down how far it got (account.py)
+  claim       CLAIM, unique to one `shardlens record`: those of other machines may share the folder
+  device      "null:h100", or "cuda": the program runs on its GPUs, and nothing is replaced
+  rank, world, gpus_per_node   null if the program or torchrun sets them
   steps       the optimizer step to end after, or null: none
   routing     how tokens choose experts, and routing_factor, as shardlens_set_routing takes them
-  true_at     where tensors that the program decides by are True, as "train.py:30"
-  command     what the user gave
-  asked_for   of a process that is not recorded but run for its messages: the file that says which
-              one is wanted, and the process that wants it (absent.py)
+  true_at     where unknown tensors that the program decides by are True, as "train.py:30"
+  command     the user's command
+  asked_for   for a process that is not recorded but run for its messages: the file that says which
+              message is wanted, and the process that wants it (absent.py)
 
-Modules are changed right after they have been executed (imports.py): nothing is imported that the
+Modules are changed right after they have been executed (imports.py): no module is imported that the
 program does not import itself. No hook raises into the program (guards.py).
 """
 

@@ -1,10 +1,10 @@
-"""Gets from an absent rank what it would tell this one: objects that it sends, and whole numbers
-that it broadcasts. The program is run again as that rank, up to the message that is waited for, and
-goes on when another one is. That run is not recorded, and waits for absent ranks in turn.
+"""Gets messages from an absent rank: objects that it sends, and whole numbers that it broadcasts. The
+program is run again as that rank, up to the message that this rank waits for, and goes on when
+another message is wanted. That run is not recorded, and waits for absent ranks in turn.
 
-Messages lie in a folder that all of these processes share, each in the file SENDER-RECEIVER-NUMBER;
-the receiver may be a group. A rank that was run for its messages reads which one is wanted in a file
-wanted-SENDER-ASKER.
+Messages are in a folder that all of these processes share, each in the file SENDER-RECEIVER-NUMBER;
+the receiver may be a group. A rank that is run for its messages reads from the file
+wanted-SENDER-ASKER which one is wanted.
 """
 
 import atexit
@@ -21,7 +21,7 @@ import time
 from . import ASKED_FOR, OPTIONS, ranks
 from .guards import in_one_line, say
 
-# The environment and folder with which the program was started: it may have changed both since.
+# The environment and folder that the program was started with: it may have changed both since.
 _ENVIRONMENT = dict(os.environ)
 _START = os.getcwd()
 
@@ -48,7 +48,7 @@ def _next(counted, sender, receiver):
 
 
 def _write(name, message):
-    """Writes a message so that another process finds it whole or not at all."""
+    """Writes a message so that another process finds it complete or not at all."""
     with tempfile.NamedTemporaryFile(dir=_path(""), delete=False) as file:
         pickle.dump(message, file)
     os.replace(file.name, _path(name))
@@ -65,8 +65,8 @@ def send(message, sender, receiver):
 
 
 def receive(sender, receiver):
-    """Returns the sender's next message, and runs the program as that rank if it is not there
-    yet."""
+    """Returns the sender's next message, and runs the program as that rank if the message does not
+    exist yet."""
     name = _next(_received, sender, receiver)
     if not os.path.exists(_path(name)):
         _Runs.of(sender).wait_for(name)
@@ -100,8 +100,7 @@ def end_with_asker():
 
 
 class _Runs:
-    """Runs the program again as an absent rank, once for each rank that a message is wanted
-    from."""
+    """Runs the program again as an absent rank, once for each rank whose messages are wanted."""
 
     by_rank = {}
 

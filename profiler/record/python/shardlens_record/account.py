@@ -1,6 +1,6 @@
-"""Writes down how far this process came, so that `shardlens record` can say why nothing was
-recorded or why a program failed. Each process has a file named by its id with a JSON object a line,
-which is there however the process ends. profiler/record/accounts.h reads it."""
+"""Writes down how far this process got, so that `shardlens record` can say why nothing was recorded
+or why a program failed. Each process has a file named by its id, with one JSON object a line, which
+survives however the process ends. profiler/record/accounts.h reads it."""
 
 import atexit
 import json
@@ -21,7 +21,7 @@ _once = set()
 def tell(what, text=""):
     """Appends a line to the process's file. It never raises."""
     if ASKED_FOR:
-        return  # the process is none of the command's own
+        return  # this process is not one of the command's own
     try:
         line = json.dumps({"what": what, "text": text, "time": time.time()})
         path = os.path.join(OPTIONS["accounts"], str(os.getpid()))
@@ -32,8 +32,8 @@ def tell(what, text=""):
 
 
 def tell_once(what, text=""):
-    """Appends a line only the first time. A forked process writes its own, whatever its parent has
-    written."""
+    """Appends a line only the first time. A forked process writes its own line, whatever its parent
+    has written."""
     if (os.getpid(), what) not in _once:
         _once.add((os.getpid(), what))
         tell(what, text)
@@ -91,8 +91,8 @@ def tell_raised(error):
 
 
 def _module_asked_for():
-    """Returns the module that `python -m MODULE` was asked for and did not find, or None. Once a
-    module is found, sys.argv[0] is its file instead of "-m"."""
+    """Returns the module that `python -m MODULE` named and Python did not find, or None. Once a module
+    is found, sys.argv[0] is its file instead of "-m"."""
     if not sys.argv or sys.argv[0] != "-m":
         return None
     words = sys.orig_argv
@@ -103,7 +103,7 @@ def _module_asked_for():
 
 
 def _tell_end():
-    """Writes down at exit why the program ended. Python keeps the error whose traceback it has
+    """Writes down at exit why the program ended. Python keeps the error whose traceback it
     printed."""
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     if error is not None:

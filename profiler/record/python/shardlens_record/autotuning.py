@@ -1,5 +1,5 @@
-"""Lets Triton take the first of its kernels that can be launched. On a null device nothing can be
-timed, since every kernel takes as long as any other; the rest need not be compiled."""
+"""Makes Triton take the first of its kernels that can be launched. On a null device nothing can be
+timed, because every kernel takes equally long; the other kernels need not be compiled."""
 
 from .guards import replace
 
@@ -8,8 +8,8 @@ _NEVER = float("inf")  # Triton's time of a kernel that cannot be launched
 
 
 def take_first(module):
-    """Changes both questions of Triton's autotuner: for each choice it asks which kernels come into
-    question, then how long each takes. The first that can be launched wins."""
+    """Changes both questions of Triton's autotuner: for each choice it asks which kernels are
+    candidates, then how long each takes. The first that can be launched wins."""
     tuner = module.Autotuner
 
     def pruning(inner):

@@ -1,5 +1,5 @@
-"""Passes on the sizes of workspaces that only a GPU tells, and for which the null device gives
-upper bounds (profiler/null_device/driver/workspace_bounds.h)."""
+"""Passes on which workspace sizes are upper bounds of the null device, because only a GPU can tell
+them (profiler/null_device/driver/workspace_bounds.h)."""
 
 import ctypes
 

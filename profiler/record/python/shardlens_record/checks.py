@@ -1,5 +1,5 @@
 """Finds where a program checks a value: one answer to its test leads straight to a `raise`. It
-reads the function's bytecode, in which each part of a test (`a and b`) is a jump of its own."""
+reads the function's bytecode, in which each part of a test (`a and b`) is a separate jump."""
 
 import bisect
 import dis
@@ -31,7 +31,7 @@ class _Code:
         return (number if self._is_conditional(number) else None), is_opposite
 
     def _raises(self, number):
-        """Returns True if the code from here on decides nothing before a `raise`."""
+        """Returns True if the code from here on reaches a `raise` without another decision."""
         passed = set()
         while number < len(self.listed) and number not in passed:
             passed.add(number)

@@ -1,6 +1,6 @@
-"""Gives the program a world on a null device of which only this rank exists. Collectives do nothing
-(PyTorch's own "fake" process group). A collective that returns objects returns what this rank gave,
-or what a rank sends that was run for its messages (absent.py)."""
+"""Gives the program a world on a null device in which only this rank exists. Collectives do nothing
+(PyTorch's own "fake" process group). A collective that returns objects returns those of this rank,
+or those of a rank that is run for its messages (absent.py)."""
 
 import functools
 import os
@@ -11,7 +11,7 @@ from .guards import guarded, replace, say
 from .ranks import World
 
 
-_MOST_NUMBERS = 1 << 14  # of a broadcast that is heard
+_MOST_NUMBERS = 1 << 14  # in a broadcast that is received from its sender
 
 
 def _given(value, variable, default):
@@ -21,10 +21,10 @@ def _given(value, variable, default):
 
 
 class _Backends:
-    """Keeps, by a group's name, the backend that the program has asked for. PyTorch and programs
-    behave differently with NCCL than with the fake backend, which no program runs on."""
+    """Keeps, by a group's name, the backend that the program asked for. PyTorch and programs behave
+    differently with NCCL than with the fake backend, which no program runs on."""
 
-    of_world = "undefined"  # PyTorch's name for what nobody has named
+    of_world = "undefined"  # PyTorch's name for a backend that was not named
     by_group = {}
 
 
@@ -68,7 +68,8 @@ def _say_absent(name):
 
 
 def _replace_object_collectives(c10d):
-    """Replaces the collectives of objects, since PyTorch would unpickle what was never sent."""
+    """Replaces the collectives of objects, because PyTorch would unpickle data that was never
+    sent."""
 
     def broadcast_object_list(object_list, *args, **kwargs):
         _say_absent("broadcast_object_list")
@@ -103,8 +104,8 @@ def _global_rank(c10d, group, rank, rank_in_group):
 
 
 def _replace_messages(c10d):
-    """Replaces the calls that send an object from one rank to another, and recv, whose caller may
-    ask which rank a tensor has come from."""
+    """Replaces the calls that send an object from one rank to another, and recv, which may return the
+    rank that a tensor came from."""
     send, receive = c10d.send_object_list, c10d.recv
     global_rank = functools.partial(_global_rank, c10d)
 
@@ -123,7 +124,7 @@ def _replace_messages(c10d):
         return sender
 
     def recv(tensor, src=None, group=None, tag=0, group_src=None):
-        """Receives from the next rank if the program takes a tensor from any rank."""
+        """Receives from the next rank if the program accepts a tensor from any rank."""
         if src is None and group_src is None and not c10d._rank_not_in_group(group):
             group_src = (c10d.get_rank(group) + 1) % c10d.get_world_size(group)
         return receive(tensor, src, group, tag, group_src)
@@ -141,7 +142,7 @@ def _whole_numbers(tensor):
 
 
 def _are_place_holders(numbers):
-    """Returns True for what programs put where another rank's numbers will be: all 0 or all -1."""
+    """Returns True for the placeholders of programs for another rank's numbers: all 0 or all -1."""
     if isinstance(numbers, list):
         is_one = bool(numbers) and numbers.count(numbers[0]) == len(numbers)
         return is_one and _are_place_holders(numbers[0])
@@ -164,8 +165,8 @@ def _hear(c10d, tensor, sender, group):
 
 
 def _replace_broadcast(c10d):
-    """Gives a broadcast of small whole numbers, such as lengths and lists that ranks compare, the
-    numbers of the sender."""
+    """Makes a broadcast of few whole numbers, such as lengths and lists that ranks compare, bring the
+    sender's numbers."""
     inner = c10d.broadcast
 
     @functools.wraps(inner)
@@ -180,8 +181,8 @@ def _replace_broadcast(c10d):
 
 
 def _replace_uneven_collectives(c10d):
-    """Keeps the fake process group from failing on uneven shapes: it copies what this rank has to
-    where another rank's part goes, whatever its shape."""
+    """Keeps the fake process group from failing on uneven shapes: it copies this rank's tensor to the
+    place of another rank's part, whatever its shape."""
     all_gather, all_to_all = c10d.all_gather, c10d.all_to_all
 
     def all_gather_any(tensor_list, tensor, group=None, async_op=False):
@@ -201,7 +202,7 @@ def _replace_uneven_collectives(c10d):
 
 def _flatten_single_tensors(c10d):
     """Flattens the tensors of single-tensor collectives. NCCL takes their numbers in order,
-    whatever the shape; the fake group cuts the first dimension into one part a rank."""
+    whatever the shape; the fake group splits the first dimension into one part a rank."""
 
     def flat(value):
         is_flat = isinstance(value, c10d.torch.Tensor) and value.is_contiguous()
@@ -258,9 +259,9 @@ def replace_absent(c10d):
 
 
 def derive_gradients(module):
-    """Lets a pipeline's stage derive the gradients' shapes from its outputs: PyTorch 2.15 asks the
-    next stage, which is absent. A gradient of a plain tensor is like the tensor, which is PyTorch's
-    own rule if programs give shapes."""
+    """Makes a pipeline stage derive its gradients' shapes from its outputs: PyTorch 2.15 asks the
+    next stage, which is absent. The gradient of a plain tensor has the tensor's shape, which is
+    PyTorch's own rule if programs give shapes."""
     stage = module.PipelineStage
     receive = getattr(stage, "_recv_meta", None)
     if receive is None:

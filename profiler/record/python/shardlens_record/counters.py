@@ -1,5 +1,4 @@
-"""Keeps PyTorch's own counters of the whole run: what they say is noted before the program resets
-them."""
+"""Keeps PyTorch's own counters for the whole run: they are noted before the program resets them."""
 
 import functools
 
@@ -7,7 +6,7 @@ from .guards import guarded, replace
 
 _LOST = "PyTorch's counters from before the program reset them are unknown"
 
-_kept = {}  # of a device's allocator, by name, from before the last reset
+_kept = {}  # by device, then by name: the counters from before the last reset
 
 
 def _peaks(stats):
@@ -22,8 +21,8 @@ def _sums(stats):
 
 
 def over_resets(device, since):
-    """Returns the counters of the whole run, given those since the last reset, by the same names. A
-    peak is the larger of both, a sum their sum."""
+    """Returns the counters of the whole run under the names of `since`, the counters since the last
+    reset. A peak is the larger of the two, a sum their sum."""
     kept = _kept.get(device, {})
     whole = dict(since)
     for name, value in since.items():
@@ -35,7 +34,7 @@ def over_resets(device, since):
 
 
 def of_whole_run(torch, device):
-    """Returns peaks and sums of the whole run, and what is taken now, for one GPU. Sizes are
+    """Returns peaks and sums of the whole run, and what is in use now, for one GPU. Sizes are in
     bytes."""
     stats = torch._C._cuda_memoryStats(device)
     now = {name: stats[name]["all"]["current"] for name in ("allocated_bytes", "reserved_bytes")}

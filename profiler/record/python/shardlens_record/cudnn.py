@@ -1,6 +1,6 @@
-"""Lets NVIDIA's own cuDNN choose kernels and say what workspace they take, without a GPU, if the
-program's environment has it (profiler/null_device/libraries/dnn_graph.h). Otherwise cuDNN is left out. What
-cuDNN says only to those who have a GPU takes PyTorch's own kernels."""
+"""Lets NVIDIA's own cuDNN choose kernels and their workspaces without a GPU, if the program's
+environment has it (profiler/null_device/libraries/dnn_graph.h). Otherwise cuDNN is left out.
+Operations that cuDNN can plan only with a GPU fall back to PyTorch's own kernels."""
 
 import contextlib
 import ctypes
@@ -16,14 +16,14 @@ _UNKNOWN = "cuDNN's workspace is not known without a GPU"
 
 class _Null:
     library = None  # the stubs, once cuDNN answers through them
-    kernels = None  # what stands in for cuDNN's operators, as long as this lives
+    kernels = None  # replaces some of cuDNN's operators for as long as it lives
 
 
 # --- finding it -----------------------------------------------------------------------------------
 
 
 def _nvidia_folders(torch):
-    """Returns the folders in which pip puts NVIDIA's packages, those beside PyTorch first."""
+    """Returns the folders that pip puts NVIDIA's packages in, those beside PyTorch first."""
     beside = os.path.dirname(os.path.dirname(os.path.abspath(torch.__file__)))
     return [os.path.join(folder, "nvidia") for folder in [beside, *sys.path]]
 
@@ -34,13 +34,13 @@ def _find(folders, *names):
 
 
 def _load(call, path):
-    """Loads a library by one of the stubs' calls; returns why it cannot be loaded, or ""."""
+    """Loads a library with one of the stubs' calls; returns why it cannot be loaded, or ""."""
     call.argtypes, call.restype = [ctypes.c_char_p], ctypes.c_char_p
     return call(os.fsencode(path)).decode()
 
 
 def _why_not(torch):
-    """Returns why cuDNN does not answer, or "". NVRTC is loaded first: without it cuDNN takes other
+    """Returns why cuDNN cannot be used, or "". NVRTC is loaded first: without it cuDNN takes other
     kernels."""
     folders = _nvidia_folders(torch)
     major = (torch.version.cuda or "").partition(".")[0]
@@ -59,7 +59,7 @@ def _why_not(torch):
 
 
 def prepare(torch):
-    """Takes cuDNN or leaves it out, before the program sees PyTorch. If asking fails, it is left
+    """Uses cuDNN or leaves it out, before the program sees PyTorch. If asking fails, cuDNN is left
     out."""
     why = "asking it failed"
     try:
@@ -72,7 +72,7 @@ def prepare(torch):
 
 
 def say_fault():
-    """Notes a doubt at the end if cuDNN has given up a plan because of what only the null device
+    """Notes a doubt at the end if cuDNN gave up a plan because of something that only the null device
     lacks."""
     if _Null.library is None:
         return
@@ -149,8 +149,7 @@ def _use(torch):
 
 
 def _never_measure(torch):
-    """Keeps cuDNN from timing its kernels, since none takes longer than another on a null
-    device."""
+    """Keeps cuDNN from timing its kernels, because on a null device all take equally long."""
     set_benchmark = torch._C._set_cudnn_benchmark
     if getattr(set_benchmark, "of_shardlens", False):
         return
@@ -169,12 +168,12 @@ def _never_measure(torch):
     _replace_switch(torch, "benchmark", get, set_asked)
 
 
-# --- what cuDNN says only to those who have a GPU -------------------------------------------------
+# --- operations that cuDNN can plan only with a GPU -----------------------------------------------
 
 
 def _norm_by_pytorch(torch):
-    """Replaces cuDNN's batch norm by PyTorch's own wherever PyTorch has chosen cuDNN's, in scripts
-    (torch.jit), too."""
+    """Replaces cuDNN's batch norm with PyTorch's own wherever PyTorch chose cuDNN's, also in scripts
+    (torch.jit)."""
 
     def forward(values, weight, bias, mean, variance, is_training, factor, epsilon):
         note("batch norm takes PyTorch's own kernels here", _UNKNOWN)
@@ -227,8 +226,8 @@ def _switched_off(torch):
 
 
 def _do_without(torch, owner, name, kind, asks):
-    """Lets a function take PyTorch's own kernels in place of cuDNN's. A compiled function is left
-    alone, since torch.compile makes PyTorch's own kernels of it."""
+    """Makes a function take PyTorch's own kernels instead of cuDNN's. A compiled function is left
+    alone, because torch.compile turns it into PyTorch's own kernels."""
     is_cudnns = guarded(_CUDNN, otherwise=True)(asks)
 
     def doing(inner):
@@ -248,7 +247,7 @@ def _do_without(torch, owner, name, kind, asks):
 
 
 def _flatten_nothing(torch):
-    """Keeps RNNs from laying out their weights as cuDNN wants them; PyTorch's own kernels take any
+    """Keeps RNNs from arranging their weights as cuDNN wants them; PyTorch's own kernels take any
     layout."""
 
     def flattening(inner):

@@ -2,7 +2,7 @@
 source and changes nothing: from the line that reads, it follows the number through names and lists,
 and through the functions on the stack that return it.
 
-Not followed: what goes through NumPy, or through objects from one function to another."""
+It does not follow numbers through NumPy, or through objects from one function to another."""
 
 import ast
 import functools
@@ -11,15 +11,15 @@ import warnings
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
-_KEEPERS = ("add", "append", "extend", "update")  # methods whose object has the argument afterwards
-_BLIND = ("len", "isinstance", "type")  # functions whose result is not the number's
+_KEEPERS = ("add", "append", "extend", "update")  # methods whose object holds the argument afterwards
+_BLIND = ("len", "isinstance", "type")  # functions whose result does not depend on the number
 
 
 @functools.lru_cache(maxsize=None)
 def _module(filename):
     """Returns the file's syntax tree, which is empty if its source cannot be read."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the program has had its own
+        warnings.simplefilter("ignore")  # the program itself has already warned
         try:
             return ast.parse("".join(linecache.getlines(filename)))
         except (SyntaxError, ValueError, RecursionError):
@@ -65,8 +65,8 @@ def _names(target):
 
 
 def _is_blind(node):
-    """Returns True if the expression asks what a thing is (`is None`, `len`) and not which
-    number."""
+    """Returns True if the expression asks what a thing is (`is None`, `len`), not which number it
+    is."""
     if isinstance(node, ast.Compare):
         return all(isinstance(operator, (ast.Is, ast.IsNot)) for operator in node.ops)
     return isinstance(node, ast.Call) and _name(node.func) in _BLIND
@@ -135,8 +135,9 @@ def _found(filename, line):
 
 
 def decided_by(frame, is_passed_over):
-    """Yields the places, as (file, line), where the number that the frame's line reads decides. A
-    frame for which `is_passed_over` returns True only hands on what its function returns."""
+    """Yields the places, as (file, line), where the program decides by the number that the frame's
+    line reads. A frame for which `is_passed_over` returns True only passes on the number that its
+    function returns."""
     while frame is not None:
         filename = frame.f_code.co_filename
         is_returned = True

@@ -1,5 +1,5 @@
-"""Says how tokens choose experts by scores that nobody knows (profiler/record/known/experts.h). It gives the
-recorder's library what --routing says and which experts are this rank's, and the verdict what was
+"""Says how tokens choose experts if scores are unknown (profiler/record/known/experts.h). It tells the
+recorder's library the --routing and which experts are this rank's, and the verdict what was
 assumed."""
 
 import functools
@@ -11,8 +11,8 @@ from .guards import guarded, replace, say
 _BALANCED, _SKEWED, _WORST = range(3)  # of profiler/record/known/routing.h
 _OTHER_GROUP = 2  # of shardlens_routing_used
 
-# Matches the names of groups over which experts are spread, as torchtitan, other meshes and
-# Megatron call them.
+# Matches the names that torchtitan, other meshes and Megatron give to groups over which experts are
+# spread.
 _NAMES = re.compile(r"(mesh_)?(ep|experts?|expert_parallel|expert_model_parallel_group)", re.I)
 
 
@@ -36,7 +36,7 @@ def _tell_place():
 
 @guarded("which experts are this rank's is not known")
 def note_group(c10d, group, description):
-    """Notes this rank's place in a group over which experts are spread, if the rank is in it."""
+    """Notes this rank's place in a group over which experts are spread, if the rank is a member."""
     if description is None or not _NAMES.fullmatch(description):
         return
     if group is c10d.GroupMember.NON_GROUP_MEMBER:
@@ -85,8 +85,8 @@ def _worst(used):
 
 
 def choices_taken():
-    """Returns a line that says how experts were chosen, in a list; the list is empty if none
-    were."""
+    """Returns a line that says how experts were chosen, in a list; the list is empty if none were
+    chosen."""
     used = _Experts.library.shardlens_routing_used() if _Experts.library is not None else 0
     if not used:
         return []

@@ -1,4 +1,4 @@
-"""Counts the process groups that the program makes on GPUs. On a GPU each is a communicator of NCCL's,
+"""Counts the process groups that the program makes on GPUs. On a GPU each is an NCCL communicator,
 with buffers that no recording of PyTorch's allocator holds: `shardlens record` estimates these."""
 
 import functools
@@ -13,18 +13,18 @@ _all_ranks = []  # of each group that any rank shares
 
 def made():
     """Returns, for each group that this rank shares with others, how many ranks it has and how many
-    of them are on this node, as {"ranks": 8, "on_node": 4}."""
+    of these are on this node, as {"ranks": 8, "on_node": 4}."""
     return list(_made)
 
 
 def all_ranks():
-    """Returns the ranks of each group that the program has made, whether this rank is in it or not,
-    without repetition. `--ranks roles` finds by them which ranks differ (profiler/record/roles.h)."""
+    """Returns the ranks of each group that the program made, with or without this rank, and without
+    repetition. `--ranks roles` uses them to find which ranks differ (profiler/record/roles.h)."""
     return [list(ranks) for ranks in dict.fromkeys(_all_ranks)]
 
 
 def _is_of_gpus(backend):
-    """Returns True for NCCL, which PyTorch also takes on GPUs if nobody has named a backend."""
+    """Returns True for NCCL, which PyTorch also takes on GPUs if no backend was named."""
     return backend == "undefined" or "nccl" in backend
 
 
@@ -48,7 +48,7 @@ def _note_ranks(ranks):
 
 def count(c10d):
     """Counts the groups that the program makes from now on. It is called after collectives.py has
-    replaced PyTorch's functions, because its get_backend tells the backends that were asked for."""
+    replaced PyTorch's functions, because its get_backend returns the backends that were asked for."""
 
     def initialising(inner):
         @functools.wraps(inner)

@@ -1,11 +1,11 @@
 """Keeps the recorder from harming the program: a hook that fails is reported once, as a doubt about
-the recording, and the program goes on."""
+the recording, and the program continues."""
 
 import functools
 import sys
 
 _said = set()
-_doubts = {}  # what is in doubt, and why it first was
+_doubts = {}  # what is in doubt, and the first reason
 
 _MOST_CHARACTERS = 160
 
@@ -23,7 +23,7 @@ def say(line):
 
 
 def in_one_line(text):
-    """Returns the first line that is not blank, in printable characters and shortened."""
+    """Returns the first non-blank line, in printable characters and shortened."""
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
     return shown if len(shown) <= _MOST_CHARACTERS else shown[:_MOST_CHARACTERS] + "..."
@@ -41,8 +41,7 @@ def describe(error):
 
 
 def note(what, why):
-    """Adds a doubt about the recording: what is uncertain, and why. Only the first reason is
-    kept."""
+    """Adds a doubt about the recording: what is uncertain, and why. Only the first reason counts."""
     if what not in _doubts:
         _doubts[what] = why
         say(f"{what}: {why}")
@@ -75,8 +74,8 @@ def guarded(what, otherwise=None):
 
 
 def replace(owner, name, wrap):
-    """Replaces owner.name by wrap(owner.name), once. A module may be executed again
-    (importlib.reload), which makes some of its names anew and leaves others. Returns the new and
+    """Replaces owner.name with wrap(owner.name), once. A module may be executed again
+    (importlib.reload), which defines some of its names again and leaves others. Returns the new and
     the old function, or None if it had been replaced before."""
     inner = getattr(owner, name)
     if getattr(inner, "of_shardlens", False):
@@ -88,8 +87,8 @@ def replace(owner, name, wrap):
 
 
 def replace_function(torch, module, name, wrap):
-    """Replaces a function of PyTorch's as replace does, and registers it with torch.jit.script,
-    which knows such functions by identity."""
+    """Replaces a PyTorch function as replace does, and registers it with torch.jit.script, which
+    knows such functions by identity."""
     pair = replace(module, name, wrap)
     if pair is None:
         return

@@ -1,10 +1,10 @@
-"""Records by PyTorch's own memory history if there is no recorder in C++ for this PyTorch.
-`shardlens record` makes a recording of the history when the program has ended
+"""Records with PyTorch's own memory history if there is no recorder in C++ for this PyTorch.
+`shardlens record` turns the history into a recording when the program has ended
 (profiler/exchange/import_history.h).
 
-The history has no place for what this process says of a step or a block. That is kept beside it as
-marks, each with how many blocks had been allocated and freed when it was said: these counts find the
-mark's place among the history's events exactly, which times would not.
+The history has no place for what this process knows about a step or a block. That is kept beside it
+as marks, each with the number of blocks that had been allocated and freed by then: these counts give
+the mark's exact place among the history's events, which times would not.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ def _nothing_collected():
 
 
 def _write(path, snapshot):
-    """Writes the file under another name first, so that it is there whole or not at all."""
+    """Writes the file under another name first, so that it exists completely or not at all."""
     unfinished = f"{path}.unfinished"
     try:
         with open(unfinished, "wb") as file:
@@ -74,7 +74,7 @@ class Recorder:
         self._mark(address=address, category=category)
 
     def find_workspaces(self):
-        """Does nothing: only the recorder in C++ knows which blocks are cuBLAS's."""
+        """Does nothing: only the recorder in C++ knows which blocks belong to cuBLAS."""
 
     def leave_driver(self):
         """Does nothing: this recorder does not watch the driver."""
@@ -93,7 +93,7 @@ class Recorder:
         return found | {"events": len(trace), "lost_events": lost}
 
     def _with_facts(self, snapshot, device, found, lost):
-        """Returns the snapshot with our facts beside it, without other GPUs and without what only
+        """Returns the snapshot with our facts beside it, without other GPUs and without data that only
         PyTorch's viewer shows."""
         properties = self._torch.cuda.get_device_properties(device)
         traces = snapshot["device_traces"]

@@ -1,5 +1,5 @@
 """Changes modules right after they have been executed. Looking for a module, as
-importlib.util.find_spec does, executes nothing and may be done any number of times."""
+importlib.util.find_spec does, executes nothing and may happen any number of times."""
 
 import sys
 
@@ -7,7 +7,7 @@ from .guards import guarded
 
 
 class _Execution:
-    """Runs a loader's exec_module, and then the changes of the module that was executed."""
+    """Runs a loader's exec_module, and then the changes for the module that was executed."""
 
     def __init__(self, run, changes):
         self.run = run
@@ -24,8 +24,8 @@ def _change(module, changes):
 
 
 class _Finder:
-    """Finds modules as the finders behind it do. The loader of a listed module is told what to
-    change when it has executed the module; it keeps its own class."""
+    """Finds modules as the finders behind it do. The loader of a listed module gets the changes to
+    make when it has executed the module; it keeps its own class."""
 
     def __init__(self, changes):
         self.changes = changes
@@ -51,13 +51,13 @@ class _Finder:
     @guarded("PyTorch is loaded in a way that cannot be watched")
     def _watch(self, loader, name):
         run = loader.exec_module
-        if not isinstance(run, _Execution):  # another finder may have come here for this one
+        if not isinstance(run, _Execution):  # another finder may have come here already
             loader.exec_module = _Execution(run, self.changes[name])
 
 
 def change_when_executed(changes):
     """Calls the functions that `changes` lists for a module's name with that module, once it has
-    been executed. A module that is there already, as one that a .pth file of the environment
+    been executed. A module that is already loaded, such as one that a .pth file of the environment
     imports, is changed at once."""
     sys.meta_path.insert(0, _Finder(changes))
     for name in changes:

@@ -1,10 +1,10 @@
-"""Lets libraries load that call functions of NVIDIA's which the null device's stubs lack, since the
-stubs have only what PyTorch calls.
+"""Makes libraries loadable that call NVIDIA functions which the null device's stubs lack, because the
+stubs only have the functions that PyTorch calls.
 
-When a library cannot be loaded for a call or a library of NVIDIA's that is not there, another library
-is made that has all that it lacks, and it is loaded again. Each of these calls says once that it is
+When a library cannot be loaded because an NVIDIA function or library is missing, we make another
+library that has everything it lacks, and load it again. Each of these functions says once that it is
 not supported, and returns that error. No compiler is needed: the library is written here, in the
-format of elf.h, and lies in memory.
+format of elf.h, and kept in memory.
 """
 
 import ctypes
@@ -19,13 +19,13 @@ import struct
 from .guards import guarded, replace, say
 
 _MISSED = re.compile(r"(.+): undefined symbol: (\w+)|(lib\w+\.so\.\d+): cannot open shared object")
-_REFUSAL = "shardlens_refuse_call"  # of libcuda's stub: prints, and returns the error, of a name
+_REFUSAL = "shardlens_refuse_call"  # in libcuda's stub: prints and returns the error of a call
 _PAGE = 4096
 
 
 @functools.lru_cache(maxsize=None)
 def _reader():
-    """Returns the module that reads a library's symbols: the program that makes the stubs."""
+    """Returns the module that reads a library's symbols: the script that makes the stubs."""
     python = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     path = os.path.join(os.path.dirname(python), "make_stubs.py")
     spec = importlib.util.spec_from_file_location("shardlens_make_stubs", path)
@@ -61,7 +61,7 @@ def _padded(data, size=16):
     return data + bytes(-len(data) % size)
 
 
-_CALLED, _IMPORTED = 1, 0  # whether a symbol lies in a section; which one nobody asks
+_CALLED, _IMPORTED = 1, 0  # whether a symbol is in a section; nobody asks which one
 _HEADERS = 64 + 4 * 56
 
 
@@ -77,8 +77,8 @@ def _call(place, text, slot):
 
 
 def _headers(code_end, data_begin, data_bytes):
-    """Returns the file header and four program headers: all but the data, to be read and run; the
-    data; the loader's tables, which begin the data; and a stack that cannot be run."""
+    """Returns the file header and four program headers: everything but the data, to read and
+    execute; the data; the loader's tables, which begin the data; and a non-executable stack."""
     data = (data_begin, data_begin, data_begin, data_bytes, data_bytes)
     return (struct.pack("<4s5B7xHHIQQQI6H", b"\x7fELF", 2, 1, 1, 0, 0, 3, 62, 1, 0, 64, 0, 0, 64,
                         56, 4, 64, 0, 0)
@@ -89,8 +89,8 @@ def _headers(code_end, data_begin, data_bytes):
 
 
 def library_of(names, soname):
-    """Returns the bytes of a library for x86-64 Linux whose functions call _REFUSAL with their
-    name."""
+    """Returns the bytes of a library for x86-64 Linux whose functions call _REFUSAL with their own
+    names."""
     names = [_REFUSAL, *names]  # the first one is imported
     texts, text_of = b"\0", {}
     for text in [*names, soname]:
@@ -119,7 +119,7 @@ def library_of(names, soname):
 
 
 def _load(names, soname):
-    """Loads a made library in such a way that all libraries loaded later find its functions."""
+    """Loads a made library so that all libraries loaded later find its functions."""
     file = os.memfd_create(soname)
     os.write(file, library_of(sorted(names), soname))
     ctypes.CDLL(f"/proc/self/fd/{file}", ctypes.RTLD_GLOBAL)
@@ -130,8 +130,7 @@ def _load(names, soname):
 
 
 def _lacking(path):
-    """Returns the names of NVIDIA's calls that the library imports and that no loaded library
-    has."""
+    """Returns the names of the NVIDIA calls that the library imports and no loaded library has."""
     reader, there = _reader(), ctypes.CDLL(None)
     prefixes = tuple(prefix for prefix, _ in reader.UNVERSIONED)
     names = {name for name, _, owner in reader.Library(path).imports()
@@ -157,7 +156,7 @@ def _supply(error):
         _load([], library)
         return True
     if _reader().NVIDIA_LIBRARY.fullmatch(os.path.basename(path)):
-        return False  # what NVIDIA's own libraries call of each other is of one version
+        return False  # NVIDIA's own libraries must match each other's version
     names = _lacking(path)
     if call not in names:
         return False
@@ -168,15 +167,15 @@ def _supply(error):
 @guarded("NVIDIA's own library may be loaded", otherwise=None)
 def _stub_of(load, path, *mode):
     """Returns the null device's library instead of NVIDIA's file, or None if there is none. PyTorch
-    2.15 loads the files of pip's packages, which lie beside it, before it needs them; they ask for
-    a driver, and for each other."""
+    2.15 loads the files of pip's packages beside it before it needs them, and these need a driver
+    and each other."""
     name = os.path.basename(path) if isinstance(path, str) else ""
     if name == path or not _reader().NVIDIA_LIBRARY.fullmatch(name):
         return None
     try:
         return load(name, (mode[0] if mode else 0) | os.RTLD_NOLOAD)
     except OSError:
-        return None  # the null device has none, and who loads it may do so
+        return None  # the null device has no such library, so NVIDIA's may be loaded
 
 
 def _loading(load):

@@ -1,5 +1,5 @@
 """Says which rank this process is. On a null device the other ranks do not exist (collectives.py),
-and a launcher starts this one alone."""
+and a launcher starts only this one."""
 
 import ctypes
 import functools
@@ -11,8 +11,8 @@ from . import IS_ATTACHED, OPTIONS, account
 from .guards import replace, say
 
 
-# Names of the variables in which torchrun, Open MPI, other MPIs and Slurm give the rank, the world
-# size, and the rank on this machine.
+# Names of the variables that hold the rank, the world size and the rank on this machine under
+# torchrun, Open MPI, other MPIs and Slurm.
 _TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
 _LAUNCHERS = (
     _TORCHRUN,
@@ -23,9 +23,9 @@ _LAUNCHERS = (
 
 
 def own_place():
-    """Returns the rank, the world size, and the rank on this machine, as far as they are known
-    before the program has run. On a null device only torchrun's variables count, because `shardlens
-    record` itself may have been started by MPI or Slurm."""
+    """Returns the rank, the world size and the rank on this machine, as far as they are known before
+    the program has run. On a null device only torchrun's variables count, because `shardlens record`
+    itself may have been started by MPI or Slurm."""
     launchers = _LAUNCHERS if IS_ATTACHED else [_TORCHRUN]
     told = next((names for names in launchers if names[0] in os.environ), _TORCHRUN)
     rank, size = OPTIONS["rank"] or 0, OPTIONS["world"] or 1
@@ -33,9 +33,9 @@ def own_place():
 
 
 def tell_spawned(module):
-    """Gives processes of torch.multiprocessing.spawn their rank, which is an argument that a
-    recording that begins with the GPU may be too early to see. What they raise is passed to their
-    parent, so it is written down here."""
+    """Gives processes of torch.multiprocessing.spawn their rank. It is an argument, and a recording
+    that begins with the GPU may begin before the program has read it. Errors that they raise are
+    passed to their parent, so they are written down here."""
     run, start = module._wrap, module.start_processes
 
     @functools.wraps(run)
@@ -60,8 +60,8 @@ def tell_spawned(module):
 
 
 class World:
-    """Holds this process's rank and world size. The command's --world and --rank win over
-    torchrun's and the program's."""
+    """Holds this process's rank and world size. The command's --world and --rank override torchrun's
+    and the program's."""
 
     size = OPTIONS["world"]
     rank = OPTIONS["rank"]
@@ -83,14 +83,14 @@ class World:
 
     @classmethod
     def gpus(cls, of_launcher=None):
-        """Returns the number of GPUs of a node; all nodes have equally many."""
+        """Returns the number of GPUs of a node; all nodes have the same number."""
         told = (OPTIONS["gpus_per_node"], of_launcher, int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
         return next((gpus for gpus in told if gpus and cls.size % gpus == 0), 1)
 
 
 def _set_null_gpus(gpus):
     """Tells the driver the number of GPUs. Changing the environment may be too late: the driver
-    reads it once, and cuDNN may have asked it when it was loaded."""
+    reads it once, and cuDNN may have asked the driver when it was loaded."""
     set_gpus = getattr(ctypes.CDLL(None), "shardlens_null_set_gpus", None)
     if set_gpus is not None:
         set_gpus(gpus)
@@ -126,7 +126,8 @@ def count_null_devices(torch):
 
 
 def ignore_others_shapes(module):
-    """Lets DDP go on after it asks whether all ranks have the same parameters: nobody answers."""
+    """Lets DDP continue after it asks whether all ranks have the same parameters, which no rank
+    answers."""
     inner = module._verify_param_shape_across_processes
 
     def verify(*args, **kwargs):
@@ -140,7 +141,7 @@ def ignore_others_shapes(module):
 
 def plan_checkpoints_alone(module):
     """Lets this rank plan its checkpoint alone. In torch.distributed.checkpoint one rank plans for
-    all, from what all tell it."""
+    all ranks, from data that all send."""
     wrapper = module._DistWrapper
     inner = wrapper.__init__
 
@@ -154,7 +155,7 @@ def plan_checkpoints_alone(module):
 
 def accept_parts_of_checkpoints(module):
     """Accepts a checkpoint of one rank's part. PyTorch 2.11 and older ask whether a plan is valid,
-    newer ones for a list of its errors."""
+    newer versions ask for a list of its errors."""
     validate = module._validate_global_plan
 
     def accept(*args, **kwargs):
@@ -166,7 +167,7 @@ def accept_parts_of_checkpoints(module):
 
 def complete_optimizer_states(module):
     """Completes what FSDP1 gathers about optimizer states. It asks all ranks which parameters they
-    have state of and of what shapes; another rank is taken to have what this one lacks."""
+    have state for and of what shapes; another rank is assumed to have what this one lacks."""
     map_keys, gather = module._map_param_key_to_optim_keys, module._allgather_state_info
 
     def map_all_keys(states, group, params, names, infos, merge_keys=False):
@@ -192,8 +193,8 @@ def complete_optimizer_states(module):
 
 
 def reduce_alone(module):
-    """Lets DDP take a bucket for its own sum. DDP waits for the sum as a value, which the fake
-    process group does not give. This hook's sum takes as much memory as the one that DDP makes."""
+    """Makes DDP use a bucket as its own sum. DDP waits for the sum as a value, which the fake process
+    group does not give. This hook's sum takes as much memory as the one that DDP makes."""
     ddp = module.DistributedDataParallel
     init, register = ddp.__init__, ddp.register_comm_hook
 
@@ -217,8 +218,7 @@ def reduce_alone(module):
 
 
 def _flag(words, name, default):
-    """Returns the number of --name N or --name=N, with hyphens or underscores, before the first
-    script."""
+    """Returns N of --name N or --name=N, with hyphens or underscores, before the first script."""
     for word, following in zip(words, [*words[1:], ""]):
         if word.endswith(".py"):
             break
@@ -229,8 +229,8 @@ def _flag(words, name, default):
 
 
 def _gpus_wanted_by_launcher():
-    """Returns the number of GPUs that accelerate or DeepSpeed is asked for. Both count GPUs: where
-    they find one, accelerate starts one process, however many it is asked for."""
+    """Returns the number of GPUs that accelerate or DeepSpeed is asked for. Both count GPUs: if there
+    is one, accelerate starts one process, however many it is asked for."""
     words = sys.orig_argv
     programs = {os.path.basename(word) for word in words[:3]}
     if (programs & {"accelerate-launch", "accelerate.commands.launch"}
@@ -248,7 +248,7 @@ def give_gpus_to_launcher():
 
 def settle_under_deepspeed():
     """Ends all but one of the processes that DeepSpeed's launcher starts, one for each rank of a
-    machine. The launcher has told each process its GPU already."""
+    machine. The launcher has already told each process its GPU."""
     names = ("WORLD_SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_SIZE")
     if any(name not in os.environ for name in names):
         return
@@ -272,8 +272,8 @@ def replace_spawn(module):
 
 
 def replace_torchrun(module):
-    """Turns this process into one rank. torchrun, and accelerate by it, would start a process for
-    each."""
+    """Turns this process into one rank. torchrun, and accelerate through it, would start a process
+    for each."""
 
     def launch(self, *arguments):
         config = self._config

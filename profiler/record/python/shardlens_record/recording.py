@@ -1,4 +1,4 @@
-"""Begins the recording when PyTorch has initialised CUDA, marks its steps, says what blocks turned
+"""Begins the recording when PyTorch has initialised CUDA, marks its steps, reports what blocks turned
 out to be, and ends it with the program. The recorder itself is in C++ (library.py), or is PyTorch's
 own history (history.py)."""
 
@@ -25,9 +25,9 @@ HISTORY_CONTEXT = {None: 0, "state": 1, "alloc": 2, "all": 3}
 
 NOTICE = "" if IS_ATTACHED else "null device: memory is real, values are not"
 
-_AUTOGRAD_ENDS_S = 0.1  # a thread that waits for Python's lock takes less
+_AUTOGRAD_ENDS_S = 0.1  # a thread that waits for Python's lock needs less
 
-# Each line says what is in doubt if a hook has failed.
+# Each of these says what is in doubt if a hook has failed.
 _CLASSES = "classes of some blocks unknown"
 _STEPS = "steps of the recording may be missing"
 
@@ -36,13 +36,13 @@ class _Recording:
     recorder = None  # while there is one
     process = 0
     rank = 0
-    step = -1  # the one that is running; -1: no optimizer has been made
+    step = -1  # the current step; -1: no optimizer has been made
     stepping = None  # the optimizer whose steps are counted
-    classed = weakref.WeakSet()  # optimizers whose parameters and state have been told of
-    makes_state = False  # a step is none of the program's
+    classed = weakref.WeakSet()  # optimizers whose parameters and state have been reported
+    makes_state = False  # the current step was not made by the program
     ended_early = False
-    history = None  # the program's own, as it was last asked for
-    ask_history = None  # PyTorch's function by which one is asked for
+    history = None  # the program's own memory history, as it last asked for it
+    ask_history = None  # PyTorch's function to ask for a memory history
 
 
 def _file(ending):
@@ -65,8 +65,8 @@ def _read_claim():
 
 
 def _claim():
-    """Returns False if another process of this rank has a recording already. One that was idle when
-    it started this one is its launcher; one that became this one by exec is the same process."""
+    """Returns False if another process of this rank already has a recording. A process that was idle
+    when it started this one is its launcher; one that became this one by exec is the same process."""
     try:
         _write_claim("x")
     except FileExistsError:
@@ -107,7 +107,7 @@ def _refuse(why):
 
 
 def begin(torch):
-    """Begins the recording; the program's own PyTorch has its GPU by now in any case."""
+    """Begins the recording; by now PyTorch has initialised CUDA anyway."""
     account.tell_once("gpu")
     if _Recording.recorder is not None:
         return
@@ -165,7 +165,8 @@ def _open(torch, world_size, local_rank):
 
 
 def _close_before(leave):
-    """Ends the recording before os._exit: programs leave by it that hang in atexit's functions."""
+    """Ends the recording before os._exit, which programs call that would hang in atexit's
+    functions."""
 
     @functools.wraps(leave)
     def close_and_leave(status):
@@ -180,7 +181,7 @@ def _is_recording():
 
 
 def _has_autograd_threads():
-    """Returns True once a backward has run on a GPU, since PyTorch then starts a thread for it."""
+    """Returns True once a backward has run on a GPU, because PyTorch then starts a thread for it."""
     for thread in os.listdir("/proc/self/task"):
         with contextlib.suppress(OSError):  # it has ended in the meantime
             with open(f"/proc/self/task/{thread}/comm", encoding="utf-8") as file:
@@ -191,9 +192,10 @@ def _has_autograd_threads():
 
 @guarded("autograd's threads may not have ended")
 def _wait_for_autograd(torch):
-    """Waits until autograd's threads have let go of callbacks in Python. A thread that does so when
-    Python ends aborts the process: it is PyTorch's own fault, but a GPU takes longer. A thread lets
-    go before the next backward, which runs here, and of that one's well within the wait."""
+    """Waits until autograd's threads have released their Python callbacks. A thread that does so when
+    Python ends aborts the process. This is PyTorch's own bug, which a slower GPU hides. A thread
+    releases callbacks before the next backward, which runs here, and those of that backward well
+    within the wait."""
     if _Recording.process == os.getpid() and _has_autograd_threads():
         with contextlib.suppress(RuntimeError):  # the program has left no memory
             torch.zeros(1, device="cuda", requires_grad=True).sum().backward()
@@ -202,7 +204,7 @@ def _wait_for_autograd(torch):
 
 def _used_gpu(torch):
     """Returns the GPU that was used: the thread that ends the program may have another current
-    one."""
+    GPU."""
     current = torch.cuda.current_device()
     made = [torch._C._cuda_memoryStats(gpu)["allocation"]["all"]["allocated"]
             for gpu in range(torch._C._cuda_getDeviceCount())]
@@ -211,7 +213,7 @@ def _used_gpu(torch):
 
 @guarded("the recording's end is incomplete")
 def end():
-    """Closes the recording, and leaves beside it what only this process knows."""
+    """Closes the recording, and writes beside it what only this process knows."""
     if not _is_recording():
         return
     torch = sys.modules["torch"]
@@ -221,7 +223,7 @@ def end():
     if found is None:
         return
     _Recording.recorder = None
-    if _read_claim()[0] != os.getpid():  # of what it has started another one is recorded
+    if _read_claim()[0] != os.getpid():  # a process that it started is recorded instead
         if found["allocations"]:
             say(f"process {os.getpid()} uses the GPU too; the process that it started is recorded")
         return
@@ -242,7 +244,7 @@ def _keep_counters(torch):
 
 @guarded("a process that is not recorded may have run out of memory")
 def _watch_out_of_memory(torch):
-    """Notes that memory ran out, also if the process is not recorded or the program goes on."""
+    """Notes that memory ran out, even if the process is not recorded or the program continues."""
 
     @guarded("how the program ran out of memory is unknown")
     def tell(gpu, asked_bytes, used_bytes, free_bytes):
@@ -255,7 +257,7 @@ def _watch_out_of_memory(torch):
 
 def end_with_ray_worker(module):
     """Ends the recording when Ray Train asks a worker to shut down after the program's function has
-    returned: it then kills the worker, so nothing that Python does at exit is done."""
+    returned: it then kills the worker, so Python's exit functions do not run."""
 
     def ending(inner):
         @functools.wraps(inner)
@@ -291,7 +293,7 @@ def _parts(tensor):
 
 
 def _tensors(values):
-    """Returns those values that are tensors: a DTensor names its mesh, too, among what it wraps."""
+    """Returns the values that are tensors: a DTensor also lists its mesh among what it wraps."""
     return [value for value in values if hasattr(value, "untyped_storage")]
 
 
@@ -317,7 +319,7 @@ def _tell_block(tensor, category):
         return  # a fake tensor, or one whose memory has been given back
     try:
         address = storage.data_ptr()
-    except RuntimeError:  # a wrapper has none
+    except RuntimeError:  # a wrapper has no address
         wrapped = _wrapped(tensor)
         if not wrapped:
             raise
@@ -329,7 +331,7 @@ def _tell_block(tensor, category):
 
 @guarded(_CLASSES)
 def _tell(tensor, category):
-    """Tells a tensor's class without its own __torch_function__, which may do anything."""
+    """Reports a tensor's class without calling its __torch_function__, which may do anything."""
     with sys.modules["torch"]._C.DisableTorchFunction():
         _tell_parts(tensor, category)
 
@@ -357,7 +359,7 @@ def _tell_gradients(optimizer):
 
 @guarded(_CLASSES)
 def _tell_state(optimizer, torch):
-    """Tells the classes once: after the first step, parameters and state move only when loaded."""
+    """Reports the classes once: after the first step, parameters and state only move when loaded."""
     if optimizer in _Recording.classed:
         return
     _Recording.classed.add(optimizer)
@@ -369,7 +371,7 @@ def _tell_state(optimizer, torch):
 
 
 def watch_fsdp2(module):
-    """Tells gradients of gathered parameters, which are gone before the optimizer sees any."""
+    """Reports gradients of gathered parameters, which are freed before the optimizer sees any."""
 
     @guarded(_CLASSES)
     def tell(group):
@@ -402,7 +404,7 @@ def _step_begins():
 def _made(optimizer):
     if not _is_recording():
         return
-    _Recording.stepping = None  # the program goes on with another one
+    _Recording.stepping = None  # the program continues with another optimizer
     if _Recording.step < 0:
         _tell_parameters(optimizer)
         _step_begins()
@@ -431,7 +433,7 @@ def _after_step(optimizer, *_):
     if _Recording.stepping is None:
         _Recording.stepping = id(optimizer)
     if _Recording.stepping != id(optimizer):
-        return  # of several that take turns, the first one's steps are the program's
+        return  # if several optimizers take turns, the first one's steps are the program's
     _Recording.recorder.find_workspaces()
     _step_begins()
     if OPTIONS["steps"] is not None and _Recording.step >= OPTIONS["steps"]:
@@ -472,7 +474,8 @@ def _tell_again(optimizer):
 
 
 def watch_checkpoints(module):
-    """Does not count the step by which torch.distributed.checkpoint makes an optimizer's state."""
+    """Keeps the step from counting with which torch.distributed.checkpoint makes an optimizer's
+    state."""
 
     def making_state(inner):
         @functools.wraps(inner)
@@ -519,7 +522,7 @@ def _is_own_history():
 
 
 def _share_history(torch):
-    """Lets the program's own history and ours be one: the allocator has only one."""
+    """Makes the program and us share one memory history, because the allocator has only one."""
 
     def sharing(inner):
         _Recording.ask_history = inner
@@ -560,7 +563,7 @@ def _watch_profiler(torch):
 
 
 def _begin_with_cuda(torch):
-    """Begins when the allocator is there and nothing has been allocated yet."""
+    """Begins when the allocator exists and nothing has been allocated yet."""
 
     def beginning(inner):
         @functools.wraps(inner)

@@ -1,5 +1,5 @@
-"""Reports where the program's course or a shape depends on a value that the null device does not
-have: it computes nothing, and only some values are known without that (profiler/record/known/values.h)."""
+"""Reports where a branch of the program or a shape depends on a value that the null device does not
+know: it computes nothing, and only some values are known anyway (profiler/record/known/values.h)."""
 
 import ctypes
 import functools
@@ -13,7 +13,7 @@ from .guards import guarded, replace, replace_function, say
 _VALUES = "where the program decides by values of the GPU may be reported incompletely"
 
 _COUNTS = {}
-_DECISIONS = {}  # by unknown values: how each was taken, by its place
+_DECISIONS = {}  # decisions by unknown values: the outcome, by place
 _PYTORCH = f"{os.sep}torch{os.sep}"
 _PRINTING = f"{_PYTORCH}_tensor_str.py"
 _OWN = os.path.dirname(__file__) + os.sep
@@ -27,8 +27,8 @@ _SHAPES = "a shape depends on GPU values that are not known; on the null device 
 
 
 def _counter_of_unknown_reads():
-    """Returns a function that counts this thread's reads of unknown values; on a real GPU every
-    value is known, so it returns 0."""
+    """Returns a function that returns the number of this thread's reads of unknown values; on a real
+    GPU every value is known, so it returns 0."""
     counter = getattr(ctypes.CDLL(None), "shardlens_null_unknown_reads", None)
     if counter is None:
         return lambda: 0
@@ -40,7 +40,7 @@ unknown_reads = _counter_of_unknown_reads()
 
 
 class _TrueAt:
-    """Holds a place that --true names: FILE:LINE, or FILE:LINE:N from the Nth time on. FILE may
+    """Holds a place that --true names: FILE:LINE, or FILE:LINE:N to start at the Nth time. FILE may
     have folders before it."""
 
     def __init__(self, text):
@@ -70,8 +70,8 @@ def counts():
 
 
 def decisions_taken():
-    """Returns a line that says by which unknown values the program has decided, in a list; the list
-    is empty if there is none."""
+    """Returns a line that says which decisions the program made by unknown values, in a list; the
+    list is empty if there are none."""
     if not _DECISIONS:
         return []
     named = [f"{place} ({how})" for place, how in _DECISIONS.items()]
@@ -99,7 +99,7 @@ def _is_printing(frame):
 
 
 def _own_frame(frame):
-    """Returns the frame of the program beneath PyTorch's functions."""
+    """Returns the program's own frame, which called PyTorch's functions."""
     while frame.f_back and _is_pytorchs(frame):
         frame = frame.f_back
     return frame
@@ -125,8 +125,8 @@ def _true_at(frame):
 
 @guarded(_VALUES, otherwise=0)
 def _number_read(name, frame):
-    """Returns an unknown number that was read: 1 where --true names the line, else 0. Reports the
-    lines that decide by it. Most numbers are only printed."""
+    """Returns an unknown number that was read: 1 if --true names the line, else 0. Reports the lines
+    that decide by the number. Most numbers are only printed."""
     _count(name)
     if _is_pytorchs(frame):
         return 0
@@ -162,7 +162,7 @@ def _shaped(name, frame):
 @guarded(_VALUES, otherwise=False)
 def _is_true(frame):
     """Answers an unknown truth value that the program decides by: as --true says, else so that a
-    check of the program's passes, else False."""
+    check of the program passes, else False."""
     passing = checks.answer_that_passes(frame)
     if _is_pytorchs(frame):
         return bool(passing)
@@ -190,7 +190,7 @@ def _is_on_gpu(value):
 
 
 def _watching(owner, name, told):
-    """Returns what takes a function's place: it calls `told` if the function has read an unknown
+    """Returns a function that replaces a function, and calls `told` if that one read an unknown
     value."""
 
     def watching(inner):
@@ -213,8 +213,8 @@ def _watch(owner, name, told):
 
 
 def _watch_number(tensor, name):
-    """Watches a function that returns a tensor's only number, or its numbers as a list: those of a
-    list stay 0."""
+    """Watches a function that returns a tensor's only number, or its numbers as a list: unknown ones
+    in a list stay 0."""
 
     def watching(inner):
         @functools.wraps(inner)
@@ -272,8 +272,8 @@ def _watch_function(torch, module, name):
 
 
 def _item_slot(kind):
-    """Returns where CPython keeps a class's sq_item, which makes it a sequence: PyTypeObject has
-    ten words before tp_as_sequence, whose fourth it is."""
+    """Returns where CPython keeps a class's sq_item, which makes the class a sequence: PyTypeObject
+    has ten words before tp_as_sequence, and sq_item is the fourth word there."""
     word = ctypes.sizeof(ctypes.c_void_p)
     slots = ctypes.c_void_p.from_address(id(kind) + tuple.__basicsize__ + 10 * word).value
     return ctypes.c_void_p.from_address(slots + 3 * word)
@@ -285,8 +285,8 @@ def _and_subclasses(kind):
 
 def _watch_indices(tensor):
     """Watches __getitem__ and then restores sq_item: Python makes a class with a __getitem__ in
-    Python a sequence, which tensors are not. torch.tensor would ask a list's 0-dimensional tensors
-    for their length."""
+    Python a sequence, which tensors are not. torch.tensor would then ask 0-dimensional tensors in a
+    list for their length."""
     slots = [_item_slot(kind) for kind in _and_subclasses(tensor)]
     before = [slot.value for slot in slots]
     _watch(tensor, "__getitem__", _shaped)
@@ -313,8 +313,8 @@ def watch(torch):
 
 
 def pass_comparisons(module):
-    """Lets torch.testing.assert_close pass if the values are unknown; it raises by functions of its
-    own."""
+    """Lets torch.testing.assert_close pass if the values are unknown; it raises through its own
+    functions."""
 
     @guarded(_VALUES)
     def tell(frame):
@@ -344,7 +344,7 @@ def check_no_arguments(module):
 
 def _draw_normal(torch):
     """Replaces torch.normal, which asks twice whether all deviations are positive and would fail.
-    The replacement allocates the same blocks and goes on."""
+    The replacement allocates the same blocks and continues."""
 
     def ask(std):
         least = std.min()
