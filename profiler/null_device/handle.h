@@ -1,4 +1,4 @@
-// Makes opaque handles of the libraries that stand on CUDA: mere addresses. The wheel has no
+// Makes opaque handles for the libraries that are built on CUDA: mere addresses. The wheel has no
 // headers of these libraries, so their calls are declared where they are defined.
 #pragma once
 
@@ -6,7 +6,7 @@ namespace shardlens::profiler {
 
 struct Handle {};
 
-/// The status of a call that succeeded, in each of these libraries.
+/// The status of a successful call in each of these libraries.
 inline constexpr int kLibrarySuccess = 0;
 
 inline int create(void** handle) {

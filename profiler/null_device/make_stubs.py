@@ -6,11 +6,11 @@ usage: make_stubs.py TORCH_DIR OUT_DIR SONAME...
        make_stubs.py --check TORCH_DIR LIBRARIES_DIR
 
 For every SONAME, OUT_DIR/SONAME.cpp defines each symbol that the wheel's libraries want from it,
-weak, so that a definition written by hand wins; OUT_DIR/SONAME.map gives the symbols the version
-under which they are wanted. With --list and --check nothing is written: the one prints the sonames
-that the wheel wants, the other exits with 1, and a line that says why, where libraries that were made
-for another wheel lack what this one wants. Needs nothing but Python: `shardlens record` checks on
-machines without a compiler's tools, too.
+weak, so that a hand-written definition wins; OUT_DIR/SONAME.map gives the symbols the version that
+the libraries want. --list and --check write nothing: --list prints the sonames that the wheel wants;
+--check exits with 1, and a line that says why, if libraries made for another wheel lack something
+that this wheel wants. It only needs Python: `shardlens record` also checks on machines without a
+compiler.
 """
 
 import collections
@@ -20,12 +20,12 @@ import re
 import struct
 import sys
 
-# A PyTorch that somebody has built may lack all but the first of these.
+# A PyTorch built from source may lack all but the first of these.
 CONSUMERS = ["libtorch_cuda.so", "libtorch_cpu.so", "libc10_cuda.so", "libtorch_cuda_linalg.so",
              "libcaffe2_nvrtc.so", "libtorch_nvshmem.so", "libtorch_python.so"]
 NVIDIA_LIBRARY = re.compile(r"lib(cu|nccl|nv)\w*\.so\.\d+")
 
-# An import that names no version belongs to the library of the first prefix that fits. The wheel
+# An import that names no version belongs to the library of the first matching prefix. The wheel
 # says which version of the library that is.
 UNVERSIONED = [("nccl", "libnccl.so."), ("nvshmem", "libnvshmem_host.so."),
                ("nvrtc", "libnvrtc.so."), ("cusparseLt", "libcusparseLt.so."),
@@ -35,8 +35,8 @@ UNVERSIONED = [("nccl", "libnccl.so."), ("nvshmem", "libnvshmem_host.so."),
 DRIVER_HEADER = "include/c10/cuda/driver_api.h"
 DRIVER_CALL = re.compile(r"_\((cu\w+), \d+\)")
 
-# NVIDIA's cuDNN looks these calls up by name, listed by the beginning of their library's name. If
-# one is missing, cuDNN takes other kernels than on a GPU, or ends the program.
+# NVIDIA's cuDNN looks these calls up by name. They are listed by the beginning of their library's
+# name. If one is missing, cuDNN takes other kernels than on a GPU, or ends the program.
 CUDNN_CALLS = {
     "libcublasLt.so.": """
         cublasLtMatmul cublasLtMatmulDescGetAttribute cublasLtMatmulDescInit_internal
@@ -58,7 +58,7 @@ RETURNS_TEXT = re.compile(r"^(?!cuGet)\w+GetErrorString$")
 TEXT_STUB = '[[gnu::weak]] const char* {}() {{ return "null device"; }}\n'
 STUB = "[[gnu::weak]] int {}() {{ return 0; }}\n"
 
-# These calls say how much memory another one needs; a stub refuses them with the library's error
+# These calls say how much memory another call needs; a stub refuses them with the library's error
 # (unknown_size.h).
 TELLS_SIZE = re.compile(r"\w+([sS]izes?(Ext|2|_v8)?|GetWorkspace|workEstimation|Nnz|MakePlanMany)")
 SIZE_STUB = '[[gnu::weak]] int {0}() {{ return shardlens::profiler::refuse_size("{0}", {1}); }}\n'
@@ -67,7 +67,7 @@ NOT_SUPPORTED = {"cufft": 16, "cusolver": 9, "cusparse": 10, "cudnn": 3000}  # b
 
 MOST_NAMED = 3  # symbols in a line
 
-# The stubs export names of C and what they tell one another; what C++ adds stays inside.
+# The stubs export their C functions and what they use of each other; C++ symbols stay hidden.
 MAP = "{} {{\n  global: cu*; __cuda*; nccl*; nv*; shardlens_*;\n  local: *;\n}};\n"
 
 
@@ -106,8 +106,7 @@ class Library:
         return {soname for soname in sonames if NVIDIA_LIBRARY.fullmatch(soname)}
 
     def _versions(self):
-        """Returns (version, the library that it is wanted from) by the number that symbols have for
-        it."""
+        """Returns, by the number that symbols use, a version and the library that it is wanted from."""
         section, texts = self._section(self._VERNEED)
         versions, place = {}, 0
         while section:
@@ -126,7 +125,7 @@ class Library:
         """Yields (name, whether it is defined here, number of its version) of each symbol with a
         name."""
         entries, texts = self._section(self._DYNSYM)
-        numbers, _ = self._section(self._VERSYM)  # none where no symbol has a version
+        numbers, _ = self._section(self._VERSYM)  # empty if no symbol has a version
         numbers = numbers or bytes(len(entries) // 12)
         for (name, section), (number,) in zip(struct.iter_unpack("<I2xH16x", entries),
                                               struct.iter_unpack("<H", numbers)):
@@ -145,8 +144,7 @@ class Library:
 
 
 def libraries_of(torch):
-    """Returns PyTorch's libraries. conda keeps them in the folder of all libraries of the
-    environment."""
+    """Returns PyTorch's libraries. conda keeps them in the environment's folder for all libraries."""
     folders = [torch / "lib", *torch.parents[2:3]]
     paths = [folder / name for name in CONSUMERS for folder in folders]
     found = {path.name: path for path in reversed(paths) if path.exists()}
@@ -182,8 +180,8 @@ def in_words(symbols):
 
 
 def lack(torch, libraries):
-    """Returns a line that says what the wheel wants and the libraries lack; it is empty if they
-    lack nothing."""
+    """Returns a line that says what the wheel wants and the libraries lack, or "" if they lack
+    nothing."""
     symbols, _, sonames = collect(torch)
     for soname in sorted(sonames):
         library = libraries / soname

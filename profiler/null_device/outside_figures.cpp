@@ -19,13 +19,14 @@ constexpr int64_t kModulesBytes = 160_MiB;
 // LL128 4.69 MiB to receive, in pages of 2 MiB, and 2 MiB to send. A ring has one of each.
 constexpr int64_t kRingChannelBytes = 10_MiB + 2_MiB;
 
-// NCCL 2.30, transport/net.cc: a card that reads the GPU's memory needs buffers to send from, too,
-// of 10 MiB in place of 2.
+// NCCL 2.30, transport/net.cc: a network card that reads the GPU's memory also needs buffers to
+// send from, of 10 MiB instead of 2.
 constexpr int64_t kMoreToSendOverNetwork = 8_MiB;
 
 // NCCL 2.30, graph/connect.cc and nvls.cc: channels of a ring over NVLink, over PCIe or a network;
 // channels of NVLink SHARP, each with two buffers of 1 MiB for every GPU of the node. A ring over
-// several nodes with NVLink has 16 to 24, by the network's cards; it is given as many as in a node.
+// several nodes with NVLink has 16 to 24, depending on the network cards; we count as many as in a
+// node.
 constexpr int kNvlinkChannels = 24;
 constexpr int kOtherChannels = 8;
 constexpr int kHopperNvlsChannels = 16;
@@ -51,7 +52,7 @@ int64_t published_nccl_bytes(const Gpu& gpu, int ranks, int on_node) {
   const int64_t in_node =
       kRingChannelBytes * channels + (is_over_nvlink ? nvls_bytes(gpu, on_node) : 0);
   if (ranks <= on_node) return in_node;
-  // Each channel leaves the node from one of its GPUs, which take turns.
+  // Each channel leaves the node from one of the node's GPUs, which take turns.
   return in_node + kMoreToSendOverNetwork * ((channels + on_node - 1) / on_node);
 }
 

@@ -5,7 +5,7 @@
 
 namespace shardlens::profiler {
 
-/// Returns the library's error, because a size that is made up would be allocated, and recorded.
+/// Returns the library's error, because a made-up size would be allocated, and recorded.
 inline int refuse_size(const char* call, int not_supported) {
   std::fprintf(stderr, "null device: %s: how much memory it needs is not known\n", call);
   return not_supported;

@@ -49,7 +49,7 @@ bool is_build(const fs::path& folder) {
   return fs::exists(folder / "CMakeCache.txt", ignored);
 }
 
-/// True if everybody who can write to a folder with the status `one` can also write to `other`.
+/// True if all users that can write to a folder with the status `one` can also write to `other`.
 bool is_as_private_as(const struct stat& one, const fs::path& other) {
   struct stat found {};
   if (::stat(other.c_str(), &found) != 0) return false;

@@ -1,5 +1,5 @@
 // A set of addresses, kept as ranges that do not touch: the memory that is known, or that is freed.
-// Standard library only; not safe for threads.
+// Standard library only; not thread-safe.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Receives what the stub libraries tell the checker (null_checks.h). It lives in the driver's
-// library, on which the others stand. If checking is off the pointer is null, and a call costs a
+// Receives what the stub libraries report to the checker (null_checks.h). It lives in the driver's
+// library, which the others depend on. If checking is off the pointer is null, and a call costs a
 // branch:
 //     if (check_feed != nullptr) check_feed->stream_synchronized(stream);
 #pragma once
@@ -15,16 +15,16 @@ class CheckFeed : public NullChecks {
   virtual void event_destroyed(void* event) = 0;
   virtual void stream_waits(void* stream, void* event) = 0;
 
-  // The host now knows that all work there has ended.
+  // The host now knows that all work up to there has ended.
   virtual void stream_synchronized(void* stream) = 0;
   virtual void event_synchronized(void* event) = 0;
   virtual void device_synchronized() = 0;
 
-  // These tell of the driver's memory.
+  // These report changes of the driver's memory.
   virtual void memory_given(const void* address, size_t bytes) = 0;
   virtual void memory_taken_back(const void* address, size_t bytes) = 0;
 
-  /// Records the call. The uses of memory that it makes are reported separately.
+  /// Records the call. Its uses of memory are reported separately.
   virtual void nccl_called(const NcclCall& call) = 0;
   virtual void report(const std::string& finding) = 0;
 
@@ -41,7 +41,7 @@ shardlens::profiler::CheckFeed* shardlens_null_check_feed();
 
 namespace shardlens::profiler {
 
-/// Each library has a pointer of its own.
+/// Each library has its own pointer.
 inline CheckFeed* const check_feed = shardlens_null_check_feed();
 
 }  // namespace shardlens::profiler

@@ -21,8 +21,8 @@ AddressRange range(const void* address, size_t bytes) {
   return {number(address), number(address) + bytes};
 }
 
-/// True if uses of the address are checked. Variables of kernels' modules are not, since all share
-/// one address.
+/// True if uses of the address are checked. Variables of kernels' modules are not checked, because
+/// all share one address.
 bool is_checked(const void* address) {
   return DeviceMemory::is_device_address(number(address)) &&
          number(address) < DeviceMemory::kVariableAddress;

@@ -1,13 +1,13 @@
-// Finds races on device memory and uses of memory that does not exist. It is told of every use of
+// Finds races on device memory and uses of memory that does not exist. It learns of every use of
 // memory by an operation in a stream, and of what orders operations (stream_order.h).
 //
-// A race is two overlapping uses, at least one a write, of which neither is ordered before the
-// other. For every range it keeps the last write, and the last read since then of each stream. As
-// long as no earlier uses of a byte race with each other, a use that races with any of them races
-// with one of those kept, so the first race on each byte is found. It is reported when the host
-// enqueues the later of the two.
+// A race is two overlapping uses, at least one a write, neither of which is ordered before the
+// other. For every range the checker keeps the last write, and each stream's last read since then.
+// As long as no earlier uses of a byte race with each other, a use that races with any of them
+// races with one of those kept, so the first race on each byte is found. It is reported when the
+// host enqueues the later of the two.
 //
-// Standard library only; not safe for threads.
+// Standard library only; not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -28,29 +28,30 @@ class RaceChecker {
  public:
   using Handle = StreamOrder::Handle;
 
-  /// The most findings kept until they are taken; the others are counted.
+  /// At most this many findings are kept until they are taken; the others are counted.
   static constexpr size_t kMaxFindings = 100;
 
   StreamOrder& order() { return order_; }
 
-  /// Tells of the driver's memory: what lies outside is unknown. What is taken back is forgotten.
+  /// Reports memory that the driver hands out: all other memory is unknown. What is taken back is
+  /// forgotten.
   void give(AddressRange range);
   void take_back(AddressRange range);
 
-  /// Tells of an operation enqueued in `stream` that reads or writes `range`.
+  /// Reports an operation enqueued in `stream` that reads or writes `range`.
   void use(Handle stream, AddressRange range, bool writes, std::string_view what);
 
-  /// Tells of a block that an allocator gives out. It counts as a write in `stream`, so that a
-  /// block given again must be ordered after its earlier uses.
+  /// Reports a block that an allocator hands out. It counts as a write in `stream`, so that a block
+  /// handed out again must be ordered after its earlier uses.
   void allocate(Handle stream, AddressRange range);
-  /// Tells of a freed block. Any use from now on, until it is given again, is a finding.
+  /// Reports a freed block. Any use from now on, until it is handed out again, is a finding.
   void free(AddressRange range);
 
   /// Adds a finding of another kind.
   void report(std::string finding);
 
-  /// Returns the new findings since the last call, each text once in the checker's life. The last
-  /// line counts those that exceeded kMaxFindings.
+  /// Returns the findings since the last call, each text once in the checker's life. The last line
+  /// counts those beyond kMaxFindings.
   std::vector<std::string> take_findings();
 
  private:

@@ -1,11 +1,11 @@
 // Tells which operations have surely ended when an operation starts: happens-before over CUDA's
-// streams, events and the host, by vector clocks. Standard library only; not safe for threads.
+// streams, events and the host, by vector clocks. Standard library only; not thread-safe.
 //
-// A clock says of every stream how many of its operations are known to have ended. Each stream has
+// A clock says for every stream how many of its operations are known to have ended. Each stream has
 // a clock, which holds for the operation that it starts next. An event keeps the clock of its
 // stream as it was when the event was recorded, and a stream that waits for the event joins that
 // clock to its own. The host has one clock for all threads: it joins what a synchronisation or a
-// successful query tells, and whatever the host enqueues later starts after that.
+// successful query tells, and everything that the host enqueues later starts after that.
 //
 // The legacy default stream, as CUDA documents it: an action in it first waits for all blocking
 // streams, and all blocking streams then wait for it. Non-blocking streams take no part.
@@ -31,7 +31,7 @@ class StreamOrder {
   StreamOrder();
 
   /// Creates a stream. A stream that was not created counts as non-blocking; 0 and 1 are the legacy
-  /// default stream, 2 the per-thread one, which is taken for one stream.
+  /// default stream, 2 the per-thread one, which is treated as one stream.
   void create(Handle stream, bool is_blocking);
 
   Operation enqueue(Handle stream);

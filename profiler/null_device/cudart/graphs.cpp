@@ -1,6 +1,6 @@
-// Answers the calls on CUDA graphs. What is captured is not kept, since launching it does nothing.
-// But what a capture changes for LibTorch is real: its allocator gives blocks of the graph's own
-// pool.
+// Answers the calls on CUDA graphs. Captured work is not kept, because launching it does nothing.
+// But the effects of a capture on LibTorch are real: its allocator hands out blocks of the graph's
+// own pool.
 #include "profiler/null_device/cudart/graphs.h"
 
 #include <cuda_runtime_api.h>
@@ -66,7 +66,7 @@ class Captures {
   }
 
   std::mutex mutex_;
-  std::atomic<int> underway_ = 0;  // 0 while no graph is made: then no lock is taken
+  std::atomic<int> underway_ = 0;  // while it is 0 no graph is made, and no lock is taken
   uint64_t last_ = 0;
   std::map<cudaStream_t, uint64_t> streams_;
   std::map<cudaEvent_t, uint64_t> events_;
@@ -125,7 +125,7 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
   return cudaSuccess;
 }
 
-/// Returns a count of 1, because LibTorch asks if a graph is empty, and would warn.
+/// Returns a count of 1, because LibTorch asks whether a graph is empty, and would warn.
 cudaError_t cudaGraphGetNodes(cudaGraph_t, cudaGraphNode_t*, size_t* count) {
   *count = 1;
   return cudaSuccess;
@@ -135,7 +135,7 @@ cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* graph, cudaGraph_t, u
   return make(graph);
 }
 
-/// Launches what is not kept: its kernels may write anywhere.
+/// Forgets all known values: the graph's kernels are not kept, so they may write anywhere.
 cudaError_t cudaGraphLaunch(cudaGraphExec_t, cudaStream_t) {
   if (auto* const known = shardlens_null_known_memory()) known->forget_all();
   return cudaSuccess;

@@ -1,4 +1,4 @@
-// Knows which streams are captured into a CUDA graph. Inside libcudart alone.
+// Knows which streams are captured into a CUDA graph. Only used inside libcudart.
 #pragma once
 
 #include <driver_types.h>
@@ -10,7 +10,7 @@ namespace shardlens::profiler {
 /// Returns the capture that the stream is part of; 0: none.
 uint64_t capture_of(cudaStream_t stream);
 
-// These follow CUDA: a stream that waits for an event of a capture becomes a part of it.
+// These follow CUDA: a stream that waits for an event of a capture becomes part of the capture.
 void capture_event(cudaEvent_t event, cudaStream_t stream);
 void capture_wait(cudaStream_t stream, cudaEvent_t event);
 

@@ -1,6 +1,6 @@
 // Defines the runtime's calls on kernels: those that the compiler's host code makes to register and
-// launch one, and those that ask what a kernel needs of a multiprocessor. A launch is told to the
-// observer of kernels (known_memory.h), and does nothing.
+// launch one, and those that ask what a kernel needs of a multiprocessor. A launch is reported to
+// the observer of kernels (known_memory.h), and does nothing.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ int attribute(cudaDeviceAttr name) {
 
 extern "C" {
 
-// These are the compiler's interface, which no header declares for others.
+// These are the compiler's own interface, which no header declares.
 void** __cudaRegisterFatBinary(void*) {
   static void* the_module = nullptr;
   return &the_module;
@@ -65,8 +65,8 @@ cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* function) {
   return cudaSuccess;
 }
 
-/// Returns the newest machine code of the wheel that runs on this GPU. LibTorch has none for Ada
-/// (8.9), and runs that for 8.6 there.
+/// Returns the version of the wheel's newest machine code that runs on this GPU. LibTorch has none
+/// for Ada (8.9), and runs the code for 8.6 there.
 int code_version() {
   const int version = 10 * attribute(cudaDevAttrComputeCapabilityMajor) +
                       attribute(cudaDevAttrComputeCapabilityMinor);
@@ -74,8 +74,8 @@ int code_version() {
   return version == kAda ? kAmpere : version;
 }
 
-/// Returns a kernel's attributes. The code is never looked at, so every kernel takes the registers
-/// that let a multiprocessor be full.
+/// Returns a kernel's attributes. The code is never read, so every kernel takes as many registers
+/// as let a multiprocessor be full.
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
   *attributes = {};
   attributes->numRegs = 32;

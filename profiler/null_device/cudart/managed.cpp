@@ -1,5 +1,5 @@
-// Defines the runtime's call for managed memory, which moves between host and device where it is
-// used, so that the device need not have room for all of it: here it is the host's.
+// Defines the runtime's call for managed memory. That moves between host and device as it is used,
+// so the device need not have room for all of the memory: here it is host memory.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 

@@ -21,7 +21,7 @@ bool is_on_device(const void* address) {
   return DeviceMemory::is_device_address(reinterpret_cast<uint64_t>(address));
 }
 
-/// Returns null where no values are known.
+/// Returns null if no values are kept.
 KnownMemory* known_memory() {
   static KnownMemory* const known = shardlens_null_known_memory();
   return known;
@@ -36,7 +36,7 @@ void copy_to_device(void* target, const void* source, size_t bytes) {
   known->know(number_of(target), source, bytes);
 }
 
-/// Copies values that are known; else gives zeros, never what the host had there.
+/// Copies known values; else writes zeros, so that the host's old values never remain.
 void copy_to_host(void* target, const void* source, size_t bytes) {
   KnownMemory* const known = known_memory();
   if (known != nullptr && known->read(target, number_of(source), bytes)) return;
@@ -86,10 +86,10 @@ void check_uses(void* target, const void* source, size_t bytes, cudaStream_t str
   check_feed->use(stream, target, bytes, true, what);
 }
 
-/// Tells the checker of a copy and of when the host goes on, which follows "API synchronization
-/// behavior" in the runtime's manual. The host goes on after the whole copy if it is to the host or
-/// from pinned memory; when the stream has come to it if it is from pageable memory; and at once
-/// between two places of the device.
+/// Reports to the checker a copy and when the host continues, which follows "API synchronization
+/// behavior" in the runtime's manual. The host continues after the whole copy if it is to the host
+/// or from pinned memory; when the stream has reached the copy if it is from pageable memory; and
+/// at once if both places are on the device.
 void check_copy(void* target, const void* source, size_t bytes) {
   const bool from_host = !is_on_device(source);
   const bool is_staged = from_host && is_pageable(source);
@@ -98,7 +98,7 @@ void check_copy(void* target, const void* source, size_t bytes) {
   if (!is_staged && (from_host || !is_on_device(target))) check_feed->stream_synchronized(nullptr);
 }
 
-/// Tells the checker of an asynchronous copy. Only a copy into pageable memory holds the host up.
+/// Reports an asynchronous copy to the checker. Only a copy into pageable memory blocks the host.
 void check_copy_async(void* target, const void* source, size_t bytes, cudaStream_t stream) {
   check_uses(target, source, bytes, stream, "cudaMemcpyAsync");
   if (!is_on_device(target) && is_pageable(target)) check_feed->stream_synchronized(stream);
@@ -159,13 +159,13 @@ cudaError_t cudaMemsetAsync(void* target, int value, size_t bytes, cudaStream_t 
   return cudaSuccess;
 }
 
-/// Sets memory. On the device this does not hold the host up, as cudaMemsetAsync does not.
+/// Sets memory. On the device this does not block the host, like cudaMemsetAsync.
 cudaError_t cudaMemset(void* target, int value, size_t bytes) {
   return cudaMemsetAsync(target, value, bytes, nullptr);
 }
 
 cudaError_t cudaGetSymbolAddress(void** address, const void*) {
-  // The address is that of a variable of a kernel's module: on the device, in no allocation.
+  // It is the address of a variable of a kernel's module: on the device, outside every allocation.
   *address = reinterpret_cast<void*>(DeviceMemory::kVariableAddress);
   return cudaSuccess;
 }

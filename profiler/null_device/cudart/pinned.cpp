@@ -1,4 +1,4 @@
-// Defines the runtime's calls on pinned host memory, and on what kind of memory an address is in.
+// Defines the runtime's calls on pinned host memory, and on the kind of memory at an address.
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
@@ -45,7 +45,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
                                                reinterpret_cast<CUdeviceptr>(address));
   if (error != CUDA_SUCCESS) {
     attributes->type = cudaMemoryTypeUnregistered;
-    attributes->device = -2;  // the runtime's answer for memory that it does not know
+    attributes->device = -2;  // the runtime's answer for unknown memory
     attributes->hostPointer = plain;
     return cudaSuccess;
   }

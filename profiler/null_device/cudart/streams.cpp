@@ -1,6 +1,6 @@
 // Defines the runtime's calls on streams and events. All work on the device ends at once, so these
-// are handles that exist or do not. Handles only rise, so that a destroyed one is never taken for a
-// new one.
+// are handles that exist or do not. Handles only increase, so that a destroyed one is never
+// mistaken for a new one.
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
@@ -19,8 +19,8 @@ using shardlens::profiler::result;
 
 namespace {
 
-/// Handles are multiples of it, as those of CUDA are, which are addresses: LibTorch takes the
-/// number of an odd one for a stream of its own pools. CUDA has three streams that no call creates,
+/// Handles are multiples of this number. CUDA's are too, since they are addresses, and LibTorch
+/// takes an odd one for a stream of its own pools. CUDA has three streams that no call creates,
 /// named 0, 1 and 2.
 constexpr uint64_t kAligned = 16;
 
@@ -64,7 +64,7 @@ bool is_stream(cudaStream_t stream) {
 
 bool is_event(cudaEvent_t event) { return handles<cudaEvent_t>().contain(event); }
 
-/// Answers a query or a wait. Both say the same, since all work on the device has ended.
+/// Answers a query or a wait. The answer is the same, since all work on the device has ended.
 cudaError_t wait_result(cudaStream_t stream) {
   const bool exists = is_stream(stream);
   if (capture_of(stream) != 0) return result(cudaErrorStreamCaptureUnsupported);
@@ -153,7 +153,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) { return wait_result(event); }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) { return wait_result(event); }
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
-  *milliseconds = 1;  // programs divide by it, and measure longer if it is small
+  *milliseconds = 1;  // programs divide by this time, and measure longer if it is small
   return handle_result(is_event(start) && is_event(end));
 }
 

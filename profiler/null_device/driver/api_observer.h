@@ -1,6 +1,6 @@
 // Reports the driver's and the runtime's calls on memory to CUPTI's stub (cupti*.cpp). The pointer
-// to the observer lives in the driver's library, on which the others stand; while it is null a call
-// costs one branch.
+// to the observer lives in the driver's library, which the others depend on; while it is null a
+// call costs one branch.
 #pragma once
 
 #include <cupti.h>
@@ -87,7 +87,7 @@ struct MemoryChange {
   uint64_t bytes;  // as asked for
 };
 
-/// Learns of calls, from any thread. An observer outlives every call: it is never destroyed.
+/// Receives calls, from any thread. An observer is never destroyed, so it outlives every call.
 class ApiObserver {
  public:
   virtual void enter(ApiCall& call) = 0;

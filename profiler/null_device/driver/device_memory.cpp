@@ -38,8 +38,8 @@ void DeviceMemory::give_back(uint64_t bytes) {
   if (allocations_.empty() && physical_.empty()) check_sums();
 }
 
-/// Throws std::logic_error unless the bytes in use are those of all blocks. Called where the device
-/// is full or empty, since it goes through all of them.
+/// Throws std::logic_error unless the bytes in use are the sum of all blocks. It goes through all
+/// blocks, so it is only called when the device is full or empty.
 void DeviceMemory::check_sums() const {
   uint64_t bytes = 0;
   for (const auto& [address, asked_bytes] : allocations_) bytes += whole_pages(asked_bytes);
@@ -48,7 +48,7 @@ void DeviceMemory::check_sums() const {
 }
 
 std::optional<uint64_t> DeviceMemory::next_addresses(uint64_t bytes) {
-  // A page stays free between two ranges, so an address past the end of one belongs to none.
+  // A page stays free between two ranges, so an address past the end of one is in no range.
   if (next_address_ > kVariableAddress || bytes > kVariableAddress - next_address_) {
     return std::nullopt;
   }

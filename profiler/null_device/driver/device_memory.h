@@ -1,8 +1,8 @@
-// Manages the memory of the null device: addresses, and how much of the capacity they hold. No byte
-// of it exists. The driver owns it (driver_memory.cpp); all threads may call.
+// Manages the memory of the null device: addresses, and how much of the capacity they hold. None of
+// the memory exists. The driver owns it (driver/memory.cpp); all threads may call.
 //
-// Memory is given in pages of 2 MiB, as the driver's is. Addresses only rise, so that a freed
-// address is never mistaken for a new one.
+// Memory is handed out in pages of 2 MiB, as the real driver does. Addresses only increase, so that
+// a freed address is never mistaken for a new one.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,11 @@ namespace shardlens::profiler {
 class DeviceMemory {
  public:
   static constexpr uint64_t kPageBytes = uint64_t{2} << 20;
-  // The range lies between what Linux gives to programs and to mapped files on x86-64 and ARM.
+  // The range is between the addresses of programs and of mapped files under Linux on x86-64 and
+  // ARM.
   static constexpr uint64_t kFirstAddress = uint64_t{0x1000} << 32;
   static constexpr uint64_t kLastAddress = uint64_t{0x5000} << 32;
-  // This address lies past all that is given: it stands for the variables of kernels' modules.
+  // This address is past all that are handed out: it stands for the variables of kernels' modules.
   static constexpr uint64_t kVariableAddress = kLastAddress - kPageBytes;
 
   explicit DeviceMemory(uint64_t capacity_bytes) : capacity_bytes_(capacity_bytes) {}
@@ -32,15 +33,15 @@ class DeviceMemory {
 
   /// Returns the address of new memory, or nothing if the capacity is exceeded.
   std::optional<uint64_t> allocate(uint64_t bytes);
-  /// Frees an allocation. Returns how many bytes it was asked for, or nothing if none starts there.
+  /// Frees an allocation. Returns the bytes that were asked for, or nothing if none starts there.
   std::optional<uint64_t> free(uint64_t address);
 
   /// Reserves addresses without memory behind them.
   std::optional<uint64_t> reserve(uint64_t bytes);
   bool unreserve(uint64_t address, uint64_t bytes);
 
-  /// Creates memory without an address, and returns a handle. It lives until it is released and
-  /// mapped nowhere.
+  /// Creates memory without an address, and returns a handle. The memory lives until it is released
+  /// and no longer mapped.
   std::optional<uint64_t> create(uint64_t bytes);
   bool release(uint64_t handle);
 

@@ -120,7 +120,7 @@ int attribute(const Gpu& gpu, CUdevice_attribute name) {
   }
 }
 
-std::atomic<int> set_gpus{0};  // 0: nobody has set their number
+std::atomic<int> set_gpus{0};  // 0: not set
 
 int gpus_there() {
   const int set = set_gpus.load();
@@ -179,7 +179,7 @@ CUresult cuDeviceGetName(char* name, int size, CUdevice) {
   return CUDA_SUCCESS;
 }
 
-// The UUID ends with the number of the GPU, which is its PCI bus, too.
+// The UUID ends with the GPU's number, which is also its PCI bus.
 CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
   static constexpr std::array<char, sizeof uuid->bytes> kUuid{"null device"};
   std::memcpy(uuid->bytes, kUuid.data(), kUuid.size());

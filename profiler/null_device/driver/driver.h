@@ -11,12 +11,12 @@
 
 namespace shardlens::profiler {
 
-/// Describes the device that the environment names. If that cannot exist, `gpu` is null and `error`
-/// says why.
+/// Describes the device that the environment names. If that is not possible, `gpu` is null and
+/// `error` says why.
 struct NullDevice {
   const Gpu* gpu = nullptr;
   int64_t capacity_bytes = 0;
-  int count = 0;  // until shardlens_null_set_gpus says another
+  int count = 0;  // until shardlens_null_set_gpus sets another
   std::string error;
 };
 
@@ -25,10 +25,10 @@ const NullDevice& null_device();
 
 }  // namespace shardlens::profiler
 
-/// Says whether a stream is captured into a graph. The runtime, which alone knows, sets it when it
-/// is loaded.
+/// Says whether a stream is captured into a graph. Only the runtime knows, and sets this when it is
+/// loaded.
 extern "C" std::atomic<bool (*)(CUstream)> shardlens_null_is_captured;
 
-/// Says how many GPUs there are from now on, 1 to kMaxNullGpus: a program may name its world after
-/// something has asked the driver. Any other number is ignored. Safe on any thread.
+/// Sets how many GPUs there are from now on, 1 to kMaxNullGpus: a program may set its world size
+/// after something has asked the driver. Any other number is ignored. Safe on any thread.
 extern "C" void shardlens_null_set_gpus(int count);

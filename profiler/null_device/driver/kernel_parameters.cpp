@@ -13,9 +13,9 @@ namespace {
 
 using File = std::span<const std::byte>;
 
-constexpr std::string_view kKernelFacts = ".nv.info.";  // and the kernel's name: a section's
+constexpr std::string_view kKernelFacts = ".nv.info.";  // a section's name, before the kernel's
 
-/// A fact has a head of four bytes: form, kind, and a value or the length of what follows.
+/// A fact has a head of four bytes: form, kind, and a value or the length of the bytes that follow.
 constexpr uint8_t kFollowedByBytes = 4;    // a form
 constexpr uint8_t kParameter = 0x17;       // a kind: number, place and size of one parameter
 constexpr uint8_t kParameterBytes = 0x19;  // a kind: where the last parameter ends
@@ -96,7 +96,7 @@ size_t bytes_of_elf(const void* image) {
   const auto* const bytes = static_cast<const unsigned char*>(image);
   const unsigned char begin[] = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64};
   for (size_t i = 0; i < sizeof begin; ++i) {
-    if (bytes[i] != begin[i]) return 0;  // what is no ELF file may end here
+    if (bytes[i] != begin[i]) return 0;  // data that is not an ELF file may end here
   }
   Elf64_Ehdr header;
   std::memcpy(&header, image, sizeof header);

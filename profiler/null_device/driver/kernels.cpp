@@ -1,5 +1,5 @@
 // Defines the driver's calls that ask what a kernel needs and what a context allows. Kernels are
-// loaded and launched in driver_modules.cpp.
+// loaded and launched in modules.cpp.
 #include <cuda.h>
 
 #include "profiler/null_device/driver/driver.h"
@@ -26,7 +26,7 @@ CUresult cuFuncGetAttribute(int* value, CUfunction_attribute name, CUfunction) {
       *value = 1024;
       break;
     case CU_FUNC_ATTRIBUTE_NUM_REGS:
-      *value = 32;  // so few that a multiprocessor can be full of threads
+      *value = 32;  // few enough that a multiprocessor can be full of threads
       break;
     default:
       *value = 0;

@@ -26,7 +26,7 @@ bool is_wanted() {
   return value != nullptr && std::string_view(value) == "1";
 }
 
-/// Holds known bytes as pieces that do not overlap, each by its first address.
+/// Holds known bytes as pieces that do not overlap, by their first addresses.
 class Pieces {
  public:
   size_t bytes() const { return bytes_; }
@@ -68,7 +68,7 @@ class Pieces {
     }
   }
 
-  /// Calls `look` for each aligned word of 8 bytes in the range that lies in one piece.
+  /// Calls `look` for each aligned word of 8 bytes in the range that is within one piece.
   template <class Look>
   void each_word(uint64_t address, size_t bytes, Look look) const {
     const uint64_t end = address + bytes;
@@ -105,7 +105,7 @@ class Pieces {
     return by_address_.erase(found, found);  // the same place, for changes
   }
 
-  /// Makes a piece of its own of what lies from `begin` on.
+  /// Makes a separate piece of the bytes from `begin` on.
   void keep_end(const Piece& piece, uint64_t begin) {
     const Bytes& all = piece.second;
     const auto first = all.begin() + static_cast<std::ptrdiff_t>(begin - piece.first);
@@ -113,7 +113,7 @@ class Pieces {
     bytes_ += made->second.size();
   }
 
-  /// Calls `look` for the parts of the range in order. Returns false if one byte is in no piece.
+  /// Calls `look` for the parts of the range in order. Returns false if a byte is in no piece.
   template <class Look>
   bool visit(uint64_t address, size_t bytes, Look look) const {
     const uint64_t end = address + bytes;
@@ -206,11 +206,10 @@ class Table final : public KnownMemory {
   }
 
  private:
-  /// Each time that another 64 MiB have become known, gives the system the pages of the heap in
-  /// which nothing lies. Pieces that are forgotten and buffers that values were computed in leave
-  /// holes there; small allocations of the program settle in these, and then no later buffer of
-  /// that size fits, so without this a program that keeps 3,000 tensors of 1 MiB takes 3 GiB of
-  /// the host.
+  /// Returns the heap's empty pages to the system each time that another 64 MiB have become known.
+  /// Forgotten pieces and buffers that values were computed in leave holes in the heap; small
+  /// allocations of the program settle there, and then no later buffer of that size fits. Without
+  /// this, a program that keeps 3,000 tensors of 1 MiB takes 3 GiB of host memory.
   void return_holes(size_t new_bytes) {
     constexpr size_t kOnceForBytes = size_t{64} << 20;
     const size_t before = all_bytes_.fetch_add(new_bytes);
@@ -224,7 +223,7 @@ class Table final : public KnownMemory {
   std::atomic<KernelObserver*> observer_ = nullptr;
 };
 
-/// Returns null where nothing is to be known. The table is never destroyed: a program's last frees
+/// Returns null if no values are to be kept. The table is never destroyed: a program's last frees
 /// come after static objects are gone.
 Table* table() {
   static Table* const only = is_wanted() ? new Table : nullptr;

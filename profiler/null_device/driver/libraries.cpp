@@ -1,14 +1,14 @@
-// Defines the driver's calls by which cuDNN links and loads what it has compiled: each succeeds,
-// and every library has every kernel. Where one fails, cuDNN takes another kernel than on a GPU,
-// without a word, and asks for another workspace.
+// Defines the driver's calls with which cuDNN links and loads what it has compiled: each succeeds,
+// and every library has every kernel. If one failed, cuDNN would silently take another kernel than
+// on a GPU, and ask for another workspace.
 #include <cuda.h>
 
-// cuDNN asks for some calls by the names that they had first, which the header replaces.
+// cuDNN asks for some calls by their original names, which the header replaces.
 #undef cuLinkCreate
 
 namespace {
 
-/// Stands for all that is linked and loaded: nothing is ever read of it.
+/// Stands for everything that is linked and loaded: it is never read.
 int a_thing = 0;
 
 template <class Handle>

@@ -1,4 +1,4 @@
-// Defines the driver's calls on memory. libcudart allocates through them, too, so that there is one
+// Defines the driver's calls on memory. libcudart also allocates through them, so that there is one
 // capacity.
 #include <cuda.h>
 
@@ -14,7 +14,7 @@ using namespace shardlens::profiler;
 
 namespace {
 
-/// Returns the device's memory. It may be called only after cuInit succeeded.
+/// Returns the device's memory. It may only be called after cuInit succeeded.
 DeviceMemory& memory() {
   // It is never destroyed, because LibTorch frees memory in destructors of static objects.
   static DeviceMemory& instance =
@@ -43,7 +43,7 @@ CUresult allocate(CUdeviceptr* address, size_t bytes) {
 
 CUresult free_memory(CUdeviceptr address) {
   const std::optional<uint64_t> bytes = memory().free(address);
-  if (!bytes) return cuMemFreeHost(reinterpret_cast<void*>(address));  // managed, or not there
+  if (!bytes) return cuMemFreeHost(reinterpret_cast<void*>(address));  // managed, or unknown
   if (check_feed != nullptr) {
     check_feed->device_synchronized();
     check_feed->memory_taken_back(pointer(address), *bytes);

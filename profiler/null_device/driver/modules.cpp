@@ -1,6 +1,6 @@
-// Defines the driver's calls by which modules are loaded and their kernels launched. Every module
-// has every kernel, and a launch does nothing. Of a kernel whose parameters its module describes
-// (kernel_parameters.h) the observer of kernels is told which device memory it is given.
+// Defines the driver's calls that load modules and launch their kernels. Every module has every
+// kernel, and a launch does nothing. If a module describes a kernel's parameters
+// (kernel_parameters.h), the observer of kernels learns which device memory a launch is given.
 #include <cuda.h>
 
 #include <cstring>
@@ -33,7 +33,8 @@ void append_addresses(std::vector<uint64_t>& addresses, const void* argument, si
   }
 }
 
-/// Holds what is loaded. A module is a `Kernels`, a function the sizes in it. All threads may call.
+/// Holds the loaded modules. A CUmodule points to a `Kernels`, a CUfunction to a kernel's parameter
+/// sizes in it. All threads may call.
 class Modules {
  public:
   CUmodule load(Kernels kernels) {
@@ -84,7 +85,7 @@ class Modules {
   std::unordered_map<CUfunction, ParameterSizes> functions_;
 };
 
-/// Returns what is loaded. It is never destroyed: a program's last launches may come late.
+/// Returns the loaded modules, which are never destroyed: a program's last launches may come late.
 Modules& modules() {
   static auto& all = *new Modules;
   return all;
@@ -155,7 +156,7 @@ CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned, unsigned, unsi
   return launch(function, arguments);
 }
 
-/// Writes the address that a kernel reaches by the descriptor where a launch looks for it.
+/// Writes the address that a kernel reaches through the descriptor where a launch looks for it.
 CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType, cuuint32_t, void* address,
                                 const cuuint64_t*, const cuuint64_t*, const cuuint32_t*,
                                 const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle,

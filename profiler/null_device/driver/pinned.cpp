@@ -1,5 +1,5 @@
-// Defines the driver's calls on pinned host memory, which is ordinary memory here, and on what kind
-// of memory an address is in.
+// Defines the driver's calls on pinned host memory, which is ordinary memory here, and on the kind
+// of memory at an address.
 #include <cuda.h>
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Answers calls of NVIDIA's libraries for which there is no stub: only PyTorch's have one.
-// Libraries that make others are given functions that end here (profiler/record/python,
+// Answers calls of NVIDIA's libraries that have no stub, because PyTorch does not make them.
+// Libraries that make such calls get functions that end here (profiler/record/python,
 // missing_calls.py).
 #include <array>
 #include <cstdio>
@@ -11,8 +11,8 @@
 
 namespace {
 
-/// Returns the error "not supported" of the library that has the call; of an unknown one, the
-/// runtime's and the driver's.
+/// Returns the error "not supported" of the library that has the call; for an unknown library that
+/// of the runtime and the driver.
 int not_supported(std::string_view call) {
   constexpr int kCudaNotSupported = 801;
   constexpr std::array<std::pair<std::string_view, int>, 8> kErrors = {{{"cublas", 15},

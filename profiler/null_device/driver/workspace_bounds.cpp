@@ -11,7 +11,7 @@ namespace {
 
 thread_local const char* next = nullptr;
 
-/// Holds what was told. It outlives static destructors.
+/// Holds the doubts that were reported. It outlives static destructors.
 struct DoubtLog {
   std::mutex mutex;
   std::set<std::string> doubts;

@@ -1,5 +1,5 @@
-// Answers cuBLAS's calls: handles and their modes, and the host's verdict of factorisations in
-// batches. Its products do nothing; LibTorch provides the workspace.
+// Answers cuBLAS's calls: handles and their modes, and the status that the host gets of batched
+// factorisations. Products do nothing; LibTorch provides the workspace.
 #include "profiler/null_device/handle.h"
 
 using shardlens::profiler::kLibrarySuccess;
@@ -19,8 +19,8 @@ int cublasGetPointerMode_v2(void*, int* mode) {
   return kLibrarySuccess;
 }
 
-// No argument is wrong. The calls for float, double and both complex types take the same arguments,
-// but for pointers.
+// No argument is ever wrong. The calls for float, double and both complex types take the same
+// arguments, except for the types of pointers.
 
 int cublasSgeqrfBatched(void*, int, int, const void*, int, const void*, int* info, int) {
   *info = 0;

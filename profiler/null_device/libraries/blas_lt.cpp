@@ -1,6 +1,6 @@
 // Answers cuBLASLt's calls: descriptors, and one algorithm for every product, which needs no
-// workspace of its own beyond what LibTorch allocates before asking. The calls that LibTorch does
-// not make are cuDNN's, which ends the program where it looks for one in vain.
+// workspace beyond what LibTorch allocates before asking. The calls that LibTorch does not make are
+// cuDNN's, which ends the program if it does not find one.
 #include <cstddef>
 #include <cstdint>
 
@@ -53,7 +53,7 @@ int cublasLtGroupedMatrixLayoutCreate(void** layout) { return create(layout); }
 int cublasLtCreate(void** handle) { return create(handle); }
 int cublasLtDestroy(void* handle) { return destroy(handle); }
 
-/// Takes apart the version: the properties are MAJOR_VERSION, MINOR_VERSION and PATCH_LEVEL.
+/// Splits the version: the properties are MAJOR_VERSION, MINOR_VERSION and PATCH_LEVEL.
 int cublasLtGetProperty(int property, int* value) {
   constexpr size_t kParts[] = {kVersion / 10000, kVersion / 100 % 100, kVersion % 100};
   if (property < 0 || property > 2) return kInvalidValue;

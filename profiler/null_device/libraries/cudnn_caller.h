@@ -1,5 +1,5 @@
-// Tells calls of NVIDIA's own cuDNN, which plans without a device (dnn_graph.cpp), from those of
-// everybody else. cuDNN's libraries are told that there is no device, and compile in earnest.
+// Distinguishes calls by NVIDIA's own cuDNN, which plans without a device (dnn_graph.cpp), from all
+// others. cuDNN's libraries find no device, and what they compile is really compiled.
 #pragma once
 
 #include <dlfcn.h>
@@ -8,8 +8,8 @@
 
 namespace shardlens::profiler {
 
-/// True if the code at this address, where a call returns to, lies in one of cuDNN's libraries,
-/// such as libcudnn_graph.so.9. The stub is libcudnn.so.9, without an underscore.
+/// True if this address, which a call returns to, is in one of cuDNN's libraries, such as
+/// libcudnn_graph.so.9. The stub is libcudnn.so.9, without an underscore.
 inline bool is_in_cudnn(const void* return_address) {
   Dl_info found{};
   if (::dladdr(return_address, &found) == 0 || found.dli_fname == nullptr) return false;

@@ -44,7 +44,7 @@ CUptiResult cuptiGetContextId(CUcontext context, uint32_t* id) {
   return CUPTI_SUCCESS;
 }
 
-/// Returns the device of a context. Null means the current context, which is always the one.
+/// Returns the device of a context. Null means the current context, and there is only one.
 CUptiResult cuptiGetDeviceId(CUcontext context, uint32_t* id) {
   if (id == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
   uint32_t context_id = 0;

@@ -52,8 +52,8 @@ class Buffers {
     return true;
   }
 
-  /// Returns how many records were dropped. Takes no lock: a client may call this under one that
-  /// its own functions take.
+  /// Returns how many records were dropped. Takes no lock: a client may call this while it holds a
+  /// lock that its own functions take.
   size_t take_dropped() { return dropped_.exchange(0); }
 
  private:
@@ -154,8 +154,8 @@ CUptiResult cuptiActivityEnable(CUpti_ActivityKind kind) { return switch_kind(ki
 
 CUptiResult cuptiActivityDisable(CUpti_ActivityKind kind) { return switch_kind(kind, false); }
 
-/// Flushes the buffer. Every record is complete as soon as it is made, so a forced flush does the
-/// same.
+/// Flushes the buffer. Every record is complete as soon as it is made, so a forced flush
+/// makes no difference.
 CUptiResult cuptiActivityFlushAll(uint32_t) {
   return buffers().flush() ? CUPTI_SUCCESS : CUPTI_ERROR_INVALID_OPERATION;
 }

@@ -1,4 +1,4 @@
-// CUPTI's activity records, which a client takes in buffers of its own.
+// CUPTI's activity records, which a client receives in its own buffers.
 #pragma once
 
 namespace shardlens::profiler {

@@ -53,8 +53,8 @@ struct Subscriber : CUpti_Subscriber_st {
 std::atomic<Subscriber*> current{nullptr};
 std::mutex subscribe_mutex;
 
-/// Makes a subscriber. All are kept, because a call on another thread may still look at one that
-/// has just unsubscribed.
+/// Makes a subscriber. All are kept, because a call on another thread may still use one that has
+/// just unsubscribed.
 Subscriber& keep_new(CUpti_CallbackFunc callback, void* data, const std::string& name) {
   static std::deque<Subscriber>& all = *new std::deque<Subscriber>;
   return all.emplace_back(callback, data, kNamePrefix + name);
@@ -89,7 +89,7 @@ CUptiResult fault_of(CUpti_CallbackDomain domain) {
 void call_back(ApiCall& call, CUpti_ApiCallbackSite site) {
   const Subscriber* const subscriber = current.load(std::memory_order_acquire);
   if (subscriber == nullptr || !is_enabled(*subscriber, call.function)) return;
-  // An exit is reported to the subscriber that was told of the entry.
+  // An exit is only reported to the subscriber that the entry was reported to.
   if (site == CUPTI_API_EXIT && call.told != subscriber) return;
   call.told = subscriber;
   CUpti_CallbackData data{};

@@ -1,4 +1,4 @@
-// CUPTI's one subscriber, who is called back at the calls in api_observer.h.
+// CUPTI's only subscriber, which the calls in api_observer.h call back.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace shardlens::profiler {
 
-/// Subscribes. If there is a subscriber already, `other` gets its name, unless `other` is null.
+/// Subscribes. If there already is a subscriber, `other` gets its name, unless `other` is null.
 CUptiResult subscribe(CUpti_SubscriberHandle* handle, CUpti_CallbackFunc callback, void* data,
                       const std::string& name, std::string* other);
 void drop_subscriber();

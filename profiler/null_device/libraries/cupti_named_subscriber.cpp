@@ -1,4 +1,4 @@
-// Defines the call with which CUPTI of CUDA 13 takes a subscriber that says its name.
+// Defines the call of CUDA 13's CUPTI that takes a subscriber with a name.
 #include <string>
 
 #include "profiler/null_device/libraries/cupti_callbacks.h"

@@ -34,7 +34,7 @@ class Tracer final : public ApiObserver {
   void memory_changed(const MemoryChange& change) override {
     const MemoryListener listener = memory_listener.load(std::memory_order_acquire);
     if (listener == nullptr) return;
-    // The call is null if the tracer was attached in the middle of it.
+    // The call is null if the tracer was attached while the call was running.
     listener(change, current_call == nullptr ? 0 : current_call->correlation_id);
   }
 
@@ -52,7 +52,7 @@ Tracer& tracer() {
   return instance;
 }
 
-/// Attaches to the driver while somebody listens, else detaches.
+/// Attaches to the driver while there is a listener, else detaches.
 template <class Listener>
 void replace(std::atomic<Listener>& place, Listener listener) {
   const std::scoped_lock lock(attach_mutex);

@@ -1,5 +1,5 @@
-// Attaches CUPTI's stub to the driver, and hands each observed call to whoever listens: callbacks
-// (cupti_callbacks.h) and activity records (cupti_activity.h), which stand on this file and not on
+// Attaches CUPTI's stub to the driver, and passes each observed call to the listeners: callbacks
+// (cupti_callbacks.h) and activity records (cupti_activity.h), which depend on this file and not on
 // each other.
 #pragma once
 
@@ -17,13 +17,13 @@ bool can_trace();
 
 /// Returns nanoseconds since 1970, or what the client's clock says.
 uint64_t timestamp_ns();
-/// Takes the client's clock; null brings back the system's.
+/// Sets the client's clock; null restores the system's.
 void set_clock(CUpti_TimestampCallbackFunc clock);
 
 using CallListener = void (*)(ApiCall& call, CUpti_ApiCallbackSite site);
 using MemoryListener = void (*)(const MemoryChange& change, uint32_t correlation_id);
 
-/// Sets who listens; null: nobody. While both are null the driver has no observer. A call on
+/// Sets a listener; null removes it. While both are null the driver has no observer. A call on
 /// another thread may still reach a listener that has just been replaced.
 void listen_to_calls(CallListener listener);
 void listen_to_memory(MemoryListener listener);

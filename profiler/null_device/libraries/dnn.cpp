@@ -1,6 +1,6 @@
-// Answers cuDNN's calls on versions, errors, handles and their streams. Its graphs are
-// dnn_graph.cpp's. What else would tell how much workspace a call needs is an error: cuDNN says
-// that to those who have a handle alone.
+// Answers cuDNN's calls on versions, errors, handles and their streams. dnn_graph.cpp answers those
+// on graphs. Other calls that would tell how much workspace is needed are errors: cuDNN only
+// answers them if it has a handle.
 #include <cstddef>
 #include <string_view>
 
@@ -13,7 +13,7 @@ using shardlens::profiler::kLibrarySuccess;
 
 namespace {
 
-constexpr size_t kVersion = 91900;  // where NVIDIA's cuDNN is not there to say its own
+constexpr size_t kVersion = 91900;  // if NVIDIA's cuDNN is not loaded
 constexpr size_t kCudartVersion = 13000;
 constexpr int kBadParameter = 2000;  // CUDNN_STATUS_BAD_PARAM
 
@@ -32,7 +32,7 @@ size_t cudnnGetVersion() {
 
 size_t cudnnGetCudartVersion() { return kCudartVersion; }
 
-/// Takes apart 92600: the properties are MAJOR_VERSION, MINOR_VERSION and PATCH_LEVEL.
+/// Splits 92600: the properties are MAJOR_VERSION, MINOR_VERSION and PATCH_LEVEL.
 int cudnnGetProperty(int property, int* value) {
   const auto version = static_cast<int>(cudnnGetVersion());
   switch (property) {

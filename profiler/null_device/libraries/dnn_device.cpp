@@ -14,8 +14,8 @@ struct Field {
   CUdevice_attribute attribute;
 };
 
-/// Lists the fields that are attributes of the device. A clock is 0, since none is known: cuDNN's
-/// choices were seen to be the same with any.
+/// Lists the fields that are attributes of the device. Clocks are unknown, so they are 0: cuDNN was
+/// seen to make the same choices with any clock.
 constexpr std::array kFields = {
     Field{"regsPerBlock", CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK},
     Field{"multiProcessorCount", CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT},

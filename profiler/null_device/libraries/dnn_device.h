@@ -1,4 +1,4 @@
-// Describes the null device to cuDNN, which plans for a GPU by a description of it.
+// Describes the null device to cuDNN, which can plan for a GPU from a description.
 #pragma once
 
 #include <string>

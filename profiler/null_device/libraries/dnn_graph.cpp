@@ -18,7 +18,7 @@ namespace shardlens::profiler {
 
 namespace {
 
-// These are of cudnn_graph.h, which no wheel of LibTorch's has.
+// These are from cudnn_graph.h, which no LibTorch wheel has.
 constexpr int kNotSupported = 3000;         // CUDNN_STATUS_NOT_SUPPORTED
 constexpr int kEngine = 2;                  // CUDNN_BACKEND_ENGINE_DESCRIPTOR
 constexpr int kHeuristics = 4;              // CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR
@@ -32,20 +32,20 @@ constexpr int kDeviceJson = 2702;           // CUDNN_ATTR_DEVICEPROP_JSON_REPRES
 constexpr int kDescriptorType = 15;         // CUDNN_TYPE_BACKEND_DESCRIPTOR
 constexpr int kTextType = 24;               // CUDNN_TYPE_CHAR
 
-/// Tells whether a kernel was given up for what is missing here and not on a GPU: a driver or a
-/// runtime that cuDNN can use, something that it loads, or what is worse than "not supported",
-/// CUDNN_STATUS_INTERNAL_ERROR and what follows it.
+/// Tells whether cuDNN gave up a kernel because of something that is missing here but not on a GPU:
+/// a driver or a runtime that it can use, something that it loads, or an error worse than "not
+/// supported", CUDNN_STATUS_INTERNAL_ERROR and higher.
 constexpr bool is_of_this_place(int status) {
   return status == 3005 || status == 3006 || status == 3008 || status == 3009 || status >= 4000;
 }
 
-// Describing a device is known from 9.8 on, but 9.19 was seen to look here in vain for functions of
-// NVRTC, and to take other kernels for it.
+// cuDNN takes descriptions of a device from 9.8 on, but 9.19 was seen to miss functions of NVRTC
+// here, and to take other kernels for that reason.
 constexpr size_t kFirstVersion = 92600;
 
 std::atomic<const DnnGraph*> the_graph{nullptr};
 
-/// Remembers of which type the descriptors are that are told of the device when they are finalised.
+/// Remembers the types of descriptors, some of which get the device when they are finalised.
 class Descriptors {
  public:
   void add(DnnDescriptor descriptor, int type) {
@@ -81,7 +81,7 @@ class Fault {
     text_ = text;
     std::fprintf(stderr, "null device: %s\n", text.c_str());
   }
-  /// The text stays where it is, since it is set once.
+  /// The pointer stays valid, because the text is set only once.
   const char* text() {
     const std::lock_guard lock(mutex_);
     return text_.c_str();
@@ -137,11 +137,11 @@ int describe_device(DnnGraph& graph, const std::string& json) {
   return status == 0 ? graph.finalize(graph.device) : status;
 }
 
-/// Returns nothing once `the_graph` is that of the path, else why not.
+/// Loads cuDNN from the path into `the_graph`. Returns nothing, or why it cannot.
 Problem take(const char* path) {
   const std::string json = device_properties_json();
   if (json.empty()) return "there is no device";
-  // In the namespace of the program: a second one would get a second C library.
+  // It is loaded into the program's namespace, because a second one would get a second C library.
   void* const library = ::dlopen(path, RTLD_LAZY | RTLD_LOCAL);
   if (library == nullptr) return ::dlerror();
   static DnnGraph graph;
@@ -241,7 +241,7 @@ int cudnnBackendFinalize(DnnDescriptor descriptor) {
   return graph == nullptr ? kNotSupported : shardlens::profiler::finalize(*graph, descriptor);
 }
 
-/// A plan's kernels do nothing, as all do.
+/// Does nothing: a plan's kernels do nothing, like all kernels.
 int cudnnBackendExecute(void*, DnnDescriptor, DnnDescriptor) {
   return dnn_graph() == nullptr ? kNotSupported : 0;
 }

@@ -1,5 +1,5 @@
 // Answers cuFFT's calls: plans, each with an upper bound of the workspace that it needs. Transforms
-// do nothing. What a plan keeps for itself on a GPU is not allocated.
+// do nothing. Memory that a plan keeps for itself on a GPU is not allocated.
 #include <library_types.h>
 
 #include <cstddef>
@@ -50,13 +50,13 @@ class Plans {
   int last_ = 0;
 };
 
-/// Returns the plans, which outlive static destructors: PyTorch's are among those.
+/// Returns the plans, which outlive static destructors: some of these destroy PyTorch's plans.
 Plans& plans() {
   static Plans& all = *new Plans;
   return all;
 }
 
-/// Returns 0 for a type that cuFFT does not compute with.
+/// Returns the bytes of a complex number, or 0 for a type that cuFFT does not compute with.
 uint64_t complex_bytes(cudaDataType type) {
   switch (type) {
     case CUDA_C_16F:
@@ -94,8 +94,8 @@ int cufftXtMakePlanMany(int plan, int rank, const long long* sizes, const long l
   return kLibrarySuccess;
 }
 
-/// Comes before each transform. PyTorch then allocates the workspace, of a plan that it has made
-/// earlier, too.
+/// PyTorch calls this before each transform, and then allocates the workspace, even for a plan that
+/// it made earlier.
 int cufftSetStream(int plan, void*) {
   const uint64_t* const bytes = plans().find(plan);
   if (bytes == nullptr) return kInvalidPlan;

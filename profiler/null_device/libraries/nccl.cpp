@@ -1,5 +1,5 @@
-// Defines NCCL's calls on communicators. Every rank of a null device is alone and waits for no
-// other.
+// Defines NCCL's calls on communicators. Every rank of a null device is alone and never waits for
+// another rank.
 #include <climits>
 #include <cstddef>
 
@@ -12,7 +12,7 @@ using shardlens::profiler::StubCommunicator;
 
 namespace {
 
-constexpr int kVersion = 22809;  // the one that the wheel names as its dependency
+constexpr int kVersion = 22809;  // 2.28.9, of PyTorch 2.11; 2.15 has 2.30.7 (.setup/pins.txt)
 constexpr unsigned kConfigMagic = 0xcafebeef;
 constexpr int kUndefined = INT_MIN;
 

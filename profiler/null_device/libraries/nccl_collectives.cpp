@@ -1,5 +1,5 @@
-// Defines NCCL's calls that move data: their arguments are checked as NCCL checks them, then they
-// are recorded, and the checker (check_feed.h) is told what they read and write.
+// Defines NCCL's calls that move data: their arguments are checked as NCCL checks them, the calls
+// are recorded, and the checker (check_feed.h) learns what they read and write.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -66,7 +66,7 @@ struct EnqueuedCall {
   AddressRange output;
 };
 
-/// Holds the calling thread's group: its calls start when it ends.
+/// Holds the calling thread's group, whose calls start when the group ends.
 struct Group {
   int depth = 0;
   StubNcclResult error = kNcclSuccess;  // the first; it fails the group
@@ -107,7 +107,7 @@ void start(const EnqueuedCall& enqueued) {
   check_feed->use(call.stream, call.output, enqueued.output.bytes(), true, call.function.data());
 }
 
-/// Reports calls of a group that overlap, because no order holds between them, even in one stream.
+/// Reports calls of a group that overlap, because they have no order, even in one stream.
 void check_overlaps(const std::vector<EnqueuedCall>& calls) {
   for (size_t later = 1; later < calls.size(); ++later) {
     const EnqueuedCall& b = calls[later];
@@ -173,7 +173,7 @@ StubNcclResult run(const void* communicator, NcclCall call, const ExtentOf& exte
 size_t ranks_of(const NcclCall& call) { return static_cast<size_t>(call.ranks); }
 size_t rank_of(const NcclCall& call) { return static_cast<size_t>(call.rank); }
 
-/// Returns a number that a caller passed. If it is -1, it must not mean "has none" as in NcclCall.
+/// Returns a number that a caller passed. A passed -1 must not mean "none", as it does in NcclCall.
 int passed_number(int number) { return number < 0 ? kOutOfRange : number; }
 
 }  // namespace
@@ -181,7 +181,7 @@ int passed_number(int number) { return number < 0 ? kOutOfRange : number; }
 }  // namespace shardlens::profiler
 
 using namespace shardlens;
-using namespace shardlens::profiler;  // most of the calls need names of it
+using namespace shardlens::profiler;  // most of the calls need its names
 
 extern "C" {
 

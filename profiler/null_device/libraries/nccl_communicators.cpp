@@ -23,7 +23,7 @@ NcclIdBytes Communicators::new_id() {
   return id;
 }
 
-/// Records that a rank uses an id. Returns true if it may.
+/// Records that a rank uses an id. Returns true if that is allowed.
 bool Communicators::use_id(const NcclIdBytes& id, int ranks, int rank) {
   const auto found = ids_.find(id.bytes);
   if (found == ids_.end()) return true;  // made by another process

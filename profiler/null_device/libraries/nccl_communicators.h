@@ -1,6 +1,6 @@
-// Defines NCCL's numbers, and the communicators of the process. A handle is never used again, so
-// that a dead communicator can be told. For each id that was made here, the ranks that have used it
-// are kept: none may use it twice, and all must mean as many ranks. All threads may call.
+// Defines NCCL's numbers, and the communicators of the process. A handle is never reused, so that a
+// dead communicator can be recognised. For each id that was made here, the ranks that used it are
+// kept: none may use it twice, and all must name the same number of ranks. All threads may call.
 #pragma once
 
 #include <array>
@@ -39,12 +39,11 @@ class Communicators {
  public:
   static Communicators& instance();
 
-  /// Returns a new id at every call, different from those that other processes of this machine
-  /// make.
+  /// Returns a new id at every call, different from those of other processes on this machine.
   NcclIdBytes new_id();
 
-  // These two answer "in progress" for a communicator that does not block, and so does the first
-  // poll, so that a caller's loop turns at least once.
+  // The first two answer "in progress" for a communicator that does not block, and so does the
+  // first poll, so that a caller's loop runs at least once.
   StubNcclResult create(void** handle, int ranks, const NcclIdBytes& id, int rank,
                         bool is_blocking);
   StubNcclResult finalize(const void* handle);
@@ -53,8 +52,9 @@ class Communicators {
   /// Ends a communicator that is destroyed or aborted.
   StubNcclResult end(const void* handle);
 
-  /// Copies a communicator for a call that needs a working one. As NCCL does, it answers "invalid
-  /// argument" if that is dead or still in progress, "invalid usage" if it is finalized.
+  /// Copies a communicator for a call that needs a working one. Like NCCL, it answers "invalid
+  /// argument" if the communicator is dead or still in progress, "invalid usage" if it is
+  /// finalized.
   StubNcclResult find_usable(const void* handle, StubCommunicator* found);
 
  private:

@@ -1,7 +1,7 @@
-// Answers NVML's calls by the driver's: the GPUs that CUDA has, in its order, without NVLink
-// neighbours, fabric, MIG and processes, never busy. Python programs and Ray call it by ctypes, and
-// meet no other function than these; LibTorch loads it by its name, so no wheel says what it
-// imports from it, and takes none of these functions if one that it wants is not here.
+// Answers NVML's calls from the driver's: the GPUs that CUDA has, in its order, without NVLink
+// neighbours, fabric, MIG and processes, never busy. Python programs and Ray call it through
+// ctypes, and call no other functions than these. LibTorch opens it by name, so no wheel lists the
+// functions that it needs; if one of them is missing here, LibTorch uses none.
 #include <cuda.h>
 
 #include <algorithm>
@@ -62,7 +62,7 @@ int gpus_there() {
   return cuDeviceGetCount(&count) == CUDA_SUCCESS ? count : 0;
 }
 
-/// Gives the handle of a GPU; `error` says what another number is.
+/// Gives the handle of a GPU, or returns `error` for any other number.
 int give_handle(int gpu, void** handle, int error) {
   if (gpu < 0 || gpu >= gpus_there()) return error;
   *handle = &handles[static_cast<size_t>(gpu)];
@@ -75,7 +75,7 @@ int give_text(const std::string& text, char* buffer, unsigned size) {
   return kSuccess;
 }
 
-/// Returns "GPU-", and the driver's UUID in groups of 8, 4, 4, 4 and 12 digits.
+/// Returns "GPU-" and the driver's UUID in groups of 8, 4, 4, 4 and 12 digits.
 std::string uuid_text(int gpu) {
   CUuuid uuid{};
   cuDeviceGetUuid_v2(&uuid, gpu);

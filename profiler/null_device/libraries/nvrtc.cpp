@@ -1,7 +1,7 @@
-// Answers NVRTC's calls. LibTorch compiles some operators by it (erfinv, which draws truncated
+// Answers NVRTC's calls. LibTorch compiles some operators with it (erfinv, which draws truncated
 // normals, i0, gcd, products of whole numbers...) when they are first used: every program compiles,
-// to an empty text. What NVIDIA's own cuDNN compiles, NVIDIA's own NVRTC does: cuDNN leaves out the
-// kernels that it cannot compile, and takes others than on a GPU.
+// to an empty text. For NVIDIA's own cuDNN, NVIDIA's own NVRTC compiles: otherwise cuDNN would
+// leave out the kernels that it cannot compile, and take others than on a GPU.
 #include "profiler/null_device/libraries/nvrtc.h"
 
 #include <cuda.h>
@@ -34,7 +34,7 @@ shardlens::Problem take(const char* path) {
   return std::nullopt;
 }
 
-/// Answers a call that returns to `caller` by NVIDIA's function of this name, if cuDNN is the
+/// Answers a call that returns to `caller` with NVIDIA's function of this name, if cuDNN is the
 /// caller; else does nothing.
 template <class... Arguments>
 int answer(const void* caller, const char* name, Arguments... arguments) {
@@ -45,8 +45,8 @@ int answer(const void* caller, const char* name, Arguments... arguments) {
   return reinterpret_cast<int (*)(Arguments...)>(found)(arguments...);
 }
 
-/// Answers a call for a size or a text, which is empty where cuDNN is not the caller: its only byte
-/// ends it.
+/// Answers a call for a size or a text. If cuDNN is not the caller, the text is empty: its only
+/// byte is the terminator.
 int answer_size(const void* caller, const char* name, void* program, size_t* bytes) {
   *bytes = 1;
   return answer(caller, name, program, bytes);

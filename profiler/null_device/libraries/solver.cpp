@@ -1,19 +1,19 @@
 // Answers cuSOLVER's calls: handles, and an upper bound of the workspace of each factorisation.
 // Factorisations do nothing.
 //
-// [Note: cuSOLVER's workspaces] NVIDIA tells no size without a GPU, nor a bound in its
-// documentation. What is taken has the reason that the algorithms are LAPACK's, in blocks, in place
-// and in batches:
+// [Note: cuSOLVER's workspaces] NVIDIA gives no size without a GPU, and no bound in its
+// documentation. The bounds assume that the algorithms are LAPACK's, in blocks, in place and in
+// batches:
 //
-//   factorisations (Cholesky, LU, QR, LDL)   a copy of the matrix and two panels of it
+//   factorisations (Cholesky, LU, QR, LDL)   a copy of the matrix and two of its panels
 //   eigenvalues, singular values             LAPACK's documented workspace of its routine with the
 //                                            largest (syevd, gesdd), two copies of the matrix, a
 //                                            copy of each result in full, and two panels
 //
 // with rows and columns rounded up to tiles, for each matrix of a batch, and one allowance a call.
-// All sizes that others have published of GPUs are below
-// (tests/profiler/null_device/bounds_test.cpp has them). A size of the calls for one type is a
-// number of elements, and fits an int on a GPU, too.
+// All sizes that others have measured on GPUs and published are smaller
+// (tests/profiler/null_device/bounds_test.cpp has them). The calls for one type return a number of
+// elements, which fits an int on a GPU, too.
 #include <library_types.h>
 
 #include <algorithm>
@@ -45,7 +45,7 @@ uint64_t round_to_tiles(int64_t size) {
   return (static_cast<uint64_t>(std::max<int64_t>(size, 1)) + kTile - 1) / kTile * kTile;
 }
 
-/// Returns the elements that a factorisation in place needs.
+/// Returns the elements that an in-place factorisation needs.
 uint64_t factor_elements(int64_t rows, int64_t columns) {
   const uint64_t m = round_to_tiles(rows), n = round_to_tiles(columns);
   return m * n + kPanel * (m + n + kPanel);
@@ -85,8 +85,8 @@ int tell_batch(uint64_t elements, int matrices, int* size) {
   return tell(elements * static_cast<uint64_t>(std::max(matrices, 0)), size);
 }
 
-/// Tells bytes, of the calls for all types. What they need on the host is not recorded, and none is
-/// asked for.
+/// Returns bytes, for the calls that take any type. Host memory that they need is not recorded, so
+/// none is asked for.
 int tell_bytes(uint64_t elements, cudaDataType type, size_t* on_device, size_t* on_host) {
   uint64_t element = 0;
   switch (type) {
@@ -111,7 +111,8 @@ int tell_bytes(uint64_t elements, cudaDataType type, size_t* on_device, size_t* 
 
 }  // namespace
 
-// The calls for float, double and both complex types take the same arguments, but for pointers.
+// The calls for float, double and both complex types take the same arguments, except for the types
+// of pointers.
 extern "C" {
 
 int cusolverDnCreate(void** handle) { return create(handle); }

@@ -2,13 +2,13 @@
 // the workspace of each product. Products do nothing.
 //
 // [Note: cuSPARSE's workspaces] NVIDIA's documentation says which routines need extra storage, not
-// how much. What is taken has the reason that a routine brings a matrix into another order at most:
-// a copy of each sparse operand with two indices an element and a bound an each row and column,
-// where a solve also keeps a copy of what it solves for; and one allowance a call.
+// how much. The bound assumes that a routine at most reorders a matrix: a copy of each sparse
+// operand with two indices an element and one bound per row and column, where a solve also keeps a
+// copy of the result; and one allowance a call.
 //
-// A product of two sparse matrices has as many elements as their values say. Where the null
-// device knows their compressed rows (known_memory.h) it counts them; else the product has none,
-// which is said.
+// How many elements a product of two sparse matrices has depends on their values. If the null
+// device knows their compressed rows (known_memory.h) it counts the elements; else the product has
+// none, and a doubt is reported.
 #include <library_types.h>
 
 #include <cstddef>
@@ -102,7 +102,7 @@ int tell(uint64_t bytes, size_t* size) {
   return kLibrarySuccess;
 }
 
-/// Tells the size for a matrix of square blocks, of any type.
+/// Returns the size for a matrix of square blocks, of any type.
 int tell_blocks(int rows, int blocks, int side, uint64_t solved_columns, int* size) {
   const auto elements = static_cast<uint64_t>(blocks) * static_cast<uint64_t>(side * side);
   const uint64_t lines = static_cast<uint64_t>(rows) * static_cast<uint64_t>(side);
@@ -113,7 +113,7 @@ int tell_blocks(int rows, int blocks, int side, uint64_t solved_columns, int* si
   return kLibrarySuccess;
 }
 
-/// Tells the size for sorting pairs of 32-bit indices: by parts, with the permutation.
+/// Returns the size for sorting pairs of 32-bit indices: in parts, with the permutation.
 int tell_sort(int elements, size_t* size) {
   return tell(static_cast<uint64_t>(elements) * 6 * sizeof(int), size);
 }
@@ -126,7 +126,7 @@ struct Product {
   bool is_counted = false;
 };
 
-/// Returns known numbers of the device; nothing if one of them is unknown.
+/// Returns numbers in device memory; nothing if one of them is unknown.
 std::vector<int> known_indices(uint64_t address, int64_t count) {
   KnownMemory* const known = shardlens_null_known_memory();
   std::vector<int> values(static_cast<size_t>(count));
@@ -148,7 +148,7 @@ struct Rows {
   }
 };
 
-/// Adds the columns that one row of the product has.
+/// Adds the elements of one row of the product.
 void count_row(const Rows& left, const Rows& right, size_t row, Product& product) {
   std::set<int> columns;
   for (int i = left.offsets[row]; i < left.offsets[row + 1]; ++i) {
@@ -279,7 +279,8 @@ int cusparseSpSM_bufferSize(void*, int, int, const void*, const SparseMatrix* ma
   return tell(copy_bytes(*matrix) + copy_bytes(*solved), size);
 }
 
-// The calls for float, double and both complex types take the same arguments, but for pointers.
+// The calls for float, double and both complex types take the same arguments, except for the types
+// of pointers.
 
 int cusparseSbsrsv2_bufferSize(void*, int, int, int rows, int blocks, const void*, const void*,
                                const void*, const void*, int side, void*, int* size) {
@@ -347,7 +348,7 @@ int cusparseSpGEMM_destroyDescr(const Product* product) {
   return kLibrarySuccess;
 }
 
-/// Is asked twice: with no buffer for its size, then to work in one.
+/// Called twice: without a buffer to get its size, then to work in it.
 int cusparseSpGEMM_workEstimation(void*, int, int, const void*, const SparseMatrix* left,
                                   const SparseMatrix* right, const void*, SparseMatrix* result,
                                   cudaDataType, int, Product* product, size_t* size,

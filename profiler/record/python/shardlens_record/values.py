@@ -80,7 +80,7 @@ def decisions_taken():
     return [f"{places} by values that are not known: {', '.join(named[:_MOST_NAMED])}{more}"]
 
 
-# --- who asks -------------------------------------------------------------------------------------
+# --- the frame that asks --------------------------------------------------------------------------
 
 
 def _is_pytorchs(frame):
