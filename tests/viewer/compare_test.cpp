@@ -81,7 +81,7 @@ TEST_CASE("an allocation's age is counted in steps") {
   const auto rows = alive_rows(lane, names, lane.step_peak()->max_change, Grouping::age);
   REQUIRE(rows.size() == 2);
   CHECK(rows[0].name == "since before the first step");
-  CHECK(rows[1].name == "of this step");
+  CHECK(rows[1].name == "from this step");
 }
 
 TEST_CASE("only in A, in both and only in B make up the two totals") {

@@ -28,7 +28,7 @@ std::vector<Run> two_runs() {
 
 TEST_CASE("the text says peaks, places, changes and what is largest") {
   const std::string text = comparison_report(two_runs(), 0, ReportFormat::text);
-  CHECK(text.starts_with("Memory of 2 strategies, compared with keep\n"));
+  CHECK(text.starts_with("Memory of 2 runs, compared with keep\n"));
   CHECK(text.find("  fsdp, keeps weights\n  peak ") != std::string::npos);
   CHECK(text.find("step 0, ") != std::string::npos);
   CHECK(text.find(" less (-") != std::string::npos);
@@ -116,8 +116,8 @@ TEST_CASE("a range is told by its own highest moments") {
     CHECK(strategy["step_peak_allocated_bytes"].is_null());
   }
   const std::string text = comparison_report(runs, 0, ReportFormat::text, range);
-  CHECK(text.starts_with("Memory of 2 strategies, compared with keep, from 1.75 to 2 (step)\n"));
-  CHECK(text.find("of steps from the third on") == std::string::npos);
+  CHECK(text.starts_with("Memory of 2 runs, compared with keep, from 1.75 to 2 (step)\n"));
+  CHECK(text.find("from the third step on") == std::string::npos);
 }
 
 TEST_CASE("a range with nothing in it says so") {

@@ -157,7 +157,7 @@ TEST_CASE("a press on a band, a name in the legend and a row of the table select
   REQUIRE(presenter.state().pick);
   CHECK(presenter.state().pick->scope == PickScope::category);
   CHECK(presenter.state().pick->category == Category::parameter_shard);
-  CHECK(says(presenter, "of its category"));
+  CHECK(says(presenter, "in this category"));
   presenter.press(lane.box.x + lane.box.w * 0.6F, lane.box.y + 1);  // above the stack
   presenter.release();
   CHECK_FALSE(presenter.state().pick);

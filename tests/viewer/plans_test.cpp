@@ -434,13 +434,13 @@ TEST_CASE(
   };
   CHECK(peak(0) == planned.plan.peak.allocated_bytes);
   act(presenter, "memory.previous");
-  CHECK(says(draw(presenter), "segments that the allocator has reserved"));
+  CHECK(says(draw(presenter), "segments reserved by the allocator"));
   CHECK(peak(0) == planned.plan.peak.reserved_bytes);
   act(presenter, {"memory.next", "memory.next"});
   draw(presenter);
   CHECK(peak(0) == planned.plan.host_bytes);
   act(presenter, "memory.next");
-  CHECK(says(draw(presenter), "pinned memory of the host"));
+  CHECK(says(draw(presenter), "pinned host memory"));
   CHECK(peak(0) == planned.plan.pinned_bytes);
   CHECK(planned.plan.pinned_bytes > 0);
   REQUIRE(presenter.runs().size() == 2);

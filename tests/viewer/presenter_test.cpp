@@ -235,7 +235,7 @@ TEST_CASE("every strategy is named with its peak and what changed, in words") {
     CHECK(says(picture, run.name));
     CHECK(says(picture, run.strategy));
   }
-  CHECK(says(picture, "Memory of 3 strategies"));
+  CHECK(says(picture, "Memory of 3 runs"));
   CHECK(says(picture, "compared with keep"));
   CHECK(says(picture, "baseline"));
   CHECK(says(picture, " less (-"));
@@ -314,7 +314,7 @@ TEST_CASE("the y axis fits what is in view, and is zoomed where the pointer is")
   perform(presenter, "height.fit");
   CHECK(presenter.state().heights == Range{0, 1});
   presenter.show({-1, -0.5});  // before the first step
-  CHECK(says(draw(presenter), "the y axis fits what is in view"));
+  CHECK(says(draw(presenter), "y axis fits the view"));
   const std::string fitted = everything(draw(presenter));
   perform(presenter, "height.next");
   CHECK(everything(draw(presenter)) != fitted);
@@ -505,7 +505,7 @@ TEST_CASE("messages are on screen, beside what could be opened; without anything
   CHECK(says(draw(presenter), "missing: no such file or folder"));
   CHECK(presenter.runs().size() == 3);
   Presenter nothing(ViewState{}, "");
-  CHECK(says(draw(nothing), "No recording is open"));
+  CHECK(says(draw(nothing), "No run is open"));
   for (const Command& command : commands()) nothing.perform(command);
   draw(nothing);
 }

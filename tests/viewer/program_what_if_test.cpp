@@ -104,8 +104,8 @@ TEST_CASE("the panel of a recorded program says why it has no plan, and what to 
   panel_text(presenter);
   act(presenter, "whatif");
   const std::string text = panel_text(presenter);
-  CHECK(text.find("Not planned: recorded again") != std::string::npos);
-  CHECK(text.find("its arguments name no batch") != std::string::npos);
+  CHECK(text.find("No plan: record it again") != std::string::npos);
+  CHECK(text.find("its arguments set no batch size") != std::string::npos);
   CHECK(text.find("no plan\n") == std::string::npos);
   CHECK(presenter.runs().size() == 1);
   CHECK(presenter.messages().empty());
@@ -120,7 +120,7 @@ TEST_CASE("the panel of a recording that says nothing of itself has no controls"
   Presenter presenter(recorded(folder, ""), "");
   panel_text(presenter);
   act(presenter, "whatif");
-  CHECK(panel_text(presenter).find("Not planned") != std::string::npos);
+  CHECK(panel_text(presenter).find("No plan") != std::string::npos);
   const auto& areas = presenter.picture(kPanel, plain_fonts(kPanel.scale)).areas;
   CHECK(std::ranges::find(areas, Area::Kind::control, &Area::kind) == areas.end());
 }

@@ -44,9 +44,9 @@ std::vector<std::string> words_of_command(const std::string& command) {
     }
   }
   if (quote != '\0') {
-    throw std::invalid_argument(
-        fmt::format("--editor {}: a {} has no end; give 'code -g {{file}}:{{line}}' or the like",
-                    command, quote));
+    throw std::invalid_argument(fmt::format(
+        "--editor {}: a {} is not closed; give a command such as 'code -g {{file}}:{{line}}'",
+        command, quote));
   }
   if (has_word) words.push_back(word);
   return words;
@@ -75,8 +75,7 @@ std::string filled(const std::string& word, const std::string& file, uint32_t li
 Editor::Editor(const std::string& command) : words_(words_of_command(command)) {
   if (words_.empty() || command.find(kFile) != std::string::npos) return;
   throw std::invalid_argument(fmt::format(
-      "--editor {}: says nowhere which file; give 'code -g {{file}}:{{line}}' or the like",
-      command));
+      "--editor {}: lacks {{file}}; give a command such as 'code -g {{file}}:{{line}}'", command));
 }
 
 std::vector<std::string> Editor::words_for(const std::string& file, uint32_t line) const {
@@ -92,7 +91,7 @@ void Editor::forget_ended() {
 std::string Editor::open(const profiler::TreePlace& call) {
   forget_ended();
   if (words_.empty()) {
-    return "no editor: start with --editor 'code -g {file}:{line}', or set SHARDLENS_EDITOR to it";
+    return "no editor is set: start with --editor 'code -g {file}:{line}', or set SHARDLENS_EDITOR";
   }
   std::error_code error;
   // An absolute path is never taken for an option.

@@ -14,7 +14,7 @@ namespace {
   const char* const why = ::dlerror();
   throw std::runtime_error(
       fmt::format("no OpenGL for pictures: {}; install Mesa's EGL (libegl1, libgl1-mesa-dri) and "
-                  "libgl1, or use --report, which needs none",
+                  "libgl1, or use --report, which needs no OpenGL",
                   why != nullptr ? why : "no reason given"));
 }
 

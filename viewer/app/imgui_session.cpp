@@ -14,7 +14,8 @@ ImGuiSession::ImGuiSession(std::string font_file) : font_file_(std::move(font_fi
   ImGui::GetIO().IniFilename = nullptr;  // the viewer saves its own sessions
   if (!ImGui_ImplOpenGL3_Init("#version 330")) {
     ImGui::DestroyContext();
-    throw std::runtime_error("OpenGL 3.3 is not there; use --report, which needs none");
+    throw std::runtime_error(
+        "OpenGL 3.3 is not supported here; use --report, which needs no OpenGL");
   }
 }
 

@@ -17,7 +17,7 @@ namespace {
 [[noreturn]] void fail(std::string_view what) {
   throw std::runtime_error(
       fmt::format("no OpenGL for pictures: {} (EGL error {:#x}); install Mesa's EGL "
-                  "(libegl1, libgl1-mesa-dri), or use --report, which needs none",
+                  "(libegl1, libgl1-mesa-dri), or use --report, which needs no OpenGL",
                   what, egl().GetError()));
 }
 
@@ -63,7 +63,7 @@ struct OffscreenContext::Context {
                                           EGL_NONE};
     EGLConfig config = nullptr;
     EGLint count = 0;
-    if (!egl().BindAPI(EGL_OPENGL_API)) fail("EGL knows no desktop OpenGL");
+    if (!egl().BindAPI(EGL_OPENGL_API)) fail("EGL has no desktop OpenGL");
     if (!egl().ChooseConfig(display, wanted.data(), &config, 1, &count) || count == 0) {
       config = EGL_NO_CONFIG_KHR;
     }

@@ -52,28 +52,30 @@ struct Options {
 
 Options parse_options(const std::vector<std::string>& arguments) {
   Options options;
-  CLI::App app{"Shows recordings side by side: memory over time, by category.", "shardlens view"};
+  CLI::App app{"Shows runs side by side: memory over time, by category.", "shardlens view"};
   app.add_option("RUN", options.runs,
-                 "a run's folder or one of runs, a .slp file, a plan's .json or a snapshot's "
-                 ".pickle, one or more");
+                 "a run's folder, a folder of runs, a .slp file, a plan's .json or a snapshot's "
+                 ".pickle; one or more");
   app.add_option("--session", options.session, "a session saved with Ctrl+S");
   app.add_flag("--last", options.last, "the session of the window that was closed last");
   app.add_option("--range", options.range,
-                 "BEGIN:END of the x axis that is shown first, such as 3:5 for steps 3 and 4");
+                 "part of the x axis to show first, as BEGIN:END: 3:5 for steps 3 and 4");
   app.add_option("--screenshot", options.screenshot, "write the picture as PNG; needs no display");
   app.add_option("--report", options.report, "write a .txt, .json or .csv; needs no OpenGL");
   app.add_option("--export", options.page,
-                 "write one .html page to hand on, which a browser shows; needs no OpenGL");
+                 "write one .html page to share, for any browser; needs no OpenGL");
   app.add_option("--size", options.size, "WIDTHxHEIGHT in pixels");
-  app.add_option("--scale", options.scale, "pixels a point: 2 for a fine screen");
-  app.add_option("--baseline", options.baseline, "the run that others are compared with, by name");
+  app.add_option("--scale", options.scale, "pixels per point: 2 for a high-resolution screen");
+  app.add_option("--baseline", options.baseline,
+                 "name of the run that the others are compared with");
   app.add_option("--do", options.commands, "commands to do first, such as layout.rows,theme.next")
       ->delimiter(',');
   app.add_option("--font", options.font, "a .ttf file");
   app.add_option("--editor", options.editor,
                  "the command that E opens a line with, such as 'code -g {file}:{line}'")
       ->envname("SHARDLENS_EDITOR");
-  app.add_flag("!--no-cache", options.caches, "neither use nor keep opened recordings");
+  app.add_flag("!--no-cache", options.caches,
+               "neither read nor write the cache of opened recordings");
   bool wants_help = false;
   app.set_help_flag();
   app.add_flag("--help,-h", wants_help, "this text");
@@ -122,7 +124,7 @@ void require_consistent(const Options& options) {
   if (!is_scale) throw std::invalid_argument("--scale: give a number from 0.5 to 8");
   const bool has_window = wants_window(options);
   if (options.last && !options.session.empty()) {
-    throw std::invalid_argument("--last: is a session too; give it or --session");
+    throw std::invalid_argument("--last and --session both name a session; give only one");
   }
   if (!has_window && options.runs.empty() && options.session.empty() && !options.last) {
     throw std::invalid_argument("no RUN: give a run's folder or a .slp file, one or more");
@@ -160,7 +162,7 @@ Range parse_range(const std::string& text) {
   const auto [stop, second] = std::from_chars(has_colon ? colon + 1 : end, end, range.end);
   if (!has_colon || second != std::errc{} || stop != end || !(range.begin < range.end)) {
     throw std::invalid_argument(
-        fmt::format("--range {}: not a range; give BEGIN:END in what the x axis counts, such as "
+        fmt::format("--range {}: not a range; give BEGIN:END in units of the x axis, such as "
                     "3:5 for steps 3 and 4",
                     text));
   }
@@ -170,8 +172,7 @@ Range parse_range(const std::string& text) {
 ViewState first_state(const Options& options) {
   const std::string session = options.last ? autosave_file() : options.session;
   if (options.last && !std::filesystem::exists(session)) {
-    throw std::invalid_argument(
-        "--last: no window has kept a session yet; give the RUNs, or a --session");
+    throw std::invalid_argument("--last: no window has saved a session yet; give RUN or --session");
   }
   ViewState state = session.empty() ? ViewState{} : load_session(session);
   state.files.insert(state.files.end(), options.runs.begin(), options.runs.end());
@@ -182,7 +183,7 @@ void show_range(Presenter& presenter, const Range& range) {
   const Range all = presenter.facts().extent;
   if (range.end <= all.begin || range.begin >= all.end) {
     throw std::invalid_argument(fmt::format(
-        "--range {:g}:{:g}: nothing is there; give a part of "
+        "--range {:g}:{:g}: outside the x axis; give a part of "
         "{:g}:{:g} ({})",
         range.begin, range.end, all.begin, all.end, axis_title(presenter.state().alignment)));
   }

@@ -374,7 +374,7 @@ class Program {
   void edit() {
     const auto call = presenter_.pick_call();
     interface_.say(call ? editor_.open(*call)
-                        : "no line of a file is selected: click a block, then a call of its stack");
+                        : "no source line is selected: click a block, then a call in its stack");
   }
 
   WindowOptions options_;

@@ -25,7 +25,7 @@ std::string file_words(const fs::path& path) {
   const std::string ending = path.extension().string();
   if (ending == ".slp") return "recording";
   if (ending == ".json") return "plan or configuration";
-  if (ending == ".pickle" || ending == ".pkl") return "snapshot of PyTorch";
+  if (ending == ".pickle" || ending == ".pkl") return "PyTorch snapshot";
   return "";
 }
 
@@ -72,7 +72,7 @@ void add_all_runs(std::vector<BrowsedPath>& content, const std::string& folder) 
   const auto runs = std::ranges::count_if(content, &BrowsedPath::is_run);
   if (runs < 2) return;
   content.insert(content.begin(), {.path = folder.empty() ? "." : folder,
-                                   .name = "all of this folder",
+                                   .name = "all runs in this folder",
                                    .what = fmt::format("{} runs", runs)});
 }
 

@@ -29,7 +29,7 @@ std::string name_of_block(const Lane& lane, const ActionNames& names, const Bloc
       return label.empty() ? "without a name" : label;
     case Grouping::age:
       if (block.step < 0) return "since before the first step";
-      return age == 0 ? "of this step" : fmt::format("{} step{} old", age, age == 1 ? "" : "s");
+      return age == 0 ? "from this step" : fmt::format("{} step{} old", age, age == 1 ? "" : "s");
     case Grouping::none:
       break;
   }

@@ -360,7 +360,7 @@ Lane read_lane(const std::string& path, std::optional<Space> space, const ReadPr
     taken += static_cast<double>(events.size());
     if (tell && !tell(std::min(1.0, taken / all))) {
       throw std::runtime_error(
-          fmt::format("{}: reading was stopped; Ctrl+L reads all recordings again", path));
+          fmt::format("{}: reading was stopped; Ctrl+L reloads all runs", path));
     }
   }
   return builder.finish({.header = reader.header(),

@@ -117,7 +117,7 @@ PlanRequest request_of_file(const std::string& path) {
 Run planned_run(const PlanRequest& request, std::optional<profiler::Space> space) {
   if (request.config.empty()) {
     throw std::invalid_argument(fmt::format(
-        "{}: this recording does not say how it was made; take one of `shardlens train` "
+        "{}: this recording does not say how it was made; use one from `shardlens train` "
         "or `shardlens plan`",
         request.name));
   }

@@ -83,8 +83,8 @@ std::vector<std::string> runs_of(const std::string& path, std::string& message) 
   std::ranges::sort(runs, profiler::is_naturally_less);
   if (runs.empty()) return {path};
   if (runs.size() <= kMostRunsOfFolder) return runs;
-  message = fmt::format("{}: its first {} runs are open, of {}; name others to see them", path,
-                        kMostRunsOfFolder, runs.size());
+  message = fmt::format("{}: only the first {} of {} runs are open; name the others to see them",
+                        path, kMostRunsOfFolder, runs.size());
   runs.resize(kMostRunsOfFolder);
   return runs;
 }
@@ -135,7 +135,7 @@ void open_lane_of(Job& job, const std::string& cache_folder, const ReadProgress&
                                 ? "record a run that trains at least one step"
                                 : "the recording is " + profiler::judgement_text(judgement);
     throw std::invalid_argument(
-        fmt::format("{}: it has no allocation of a tensor; {}", job.path, why));
+        fmt::format("{}: it contains no tensor allocation; {}", job.path, why));
   }
   ActionNames names(lane.info().header);
   job.opened = RankLane{

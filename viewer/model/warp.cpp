@@ -140,11 +140,11 @@ std::string_view axis_title(Alignment alignment) {
     case Alignment::step:
       return "step";
     case Alignment::phase:
-      return "step, its phases aligned with the baseline";
+      return "step, phases aligned with the baseline";
     case Alignment::event:
       return "allocations and frees";
     case Alignment::normalised:
-      return "part of the recording";
+      return "fraction of the recording";
   }
   return "";
 }

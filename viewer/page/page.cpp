@@ -126,6 +126,7 @@ void write_data(const PageLane& lane, std::ostream& out) {
 PageLane page_lane(const Run& run, const RankLane& rank, bool is_folded) {
   PageLane lane{.name = run.name,
                 .strategy = run.strategy,
+                .run = &run,
                 .rank = &rank,
                 .is_folded = is_folded,
                 .stacks = rank.lane.info().stacks};
@@ -145,8 +146,11 @@ std::vector<PageLane> page_lanes(const std::vector<Run>& runs, const ViewState& 
       if (is_shown) lanes.push_back(page_lane(run, run.ranks[rank], folds));
     }
     if (!run.plan) continue;
-    lanes.push_back(
-        {.name = run.plan_name, .strategy = run.strategy, .rank = &*run.plan, .is_folded = folds});
+    lanes.push_back({.name = run.plan_name,
+                     .strategy = run.strategy,
+                     .run = &run,
+                     .rank = &*run.plan,
+                     .is_folded = folds});
   }
   return lanes;
 }
@@ -182,7 +186,7 @@ void write_page(const std::vector<Run>& runs, const ViewState& state, std::ostre
   out << fmt::format("<body>\n<header>\n<h1>{}</h1>\n", html_escaped(page_title(lanes)));
   if (lanes.size() < all) {
     out << fmt::format(
-        "<p class=\"doubt\">{} of {} lanes are here, those with the highest peaks: together all "
+        "<p class=\"doubt\">{} of {} lanes are shown, those with the highest peaks: all together "
         "have too many allocations for a page</p>\n",
         lanes.size(), all);
   }

@@ -181,7 +181,7 @@ function drawLegend() {
   for (const { id } of [...facts.categories].reverse()) {
     if (!lanes.some((lane) => lane.category.includes(id))) continue;
     const name = wordsOf(id);
-    const made = button(name, `${name} alone, or all again`, () => isolate(id));
+    const made = button(name, `show only ${name}, or all again`, () => isolate(id));
     made.prepend(swatch(id));
     made.setAttribute('aria-pressed', String(state.shown !== null && state.shown.has(id)));
     made.classList.toggle('off', !shows(id));
@@ -295,18 +295,18 @@ function click(plot, event) {
 
 const KEY_NAMES = { ArrowLeft: '←', ArrowRight: '→' };
 const KEYS = [
-  { key: 'f', does: 'fit everything', act: fit },
-  { key: 'Tab', does: 'the next lane', act: () => focusOn(state.focus + 1) },
+  { key: 'f', does: 'show the whole run', act: fit },
+  { key: 'Tab', does: 'next lane', act: () => focusOn(state.focus + 1) },
   { key: '+', does: 'zoom in', act: () => zoomAt((state.view.begin + state.view.end) / 2, 0.8) },
   { key: '-', does: 'zoom out', act: () => zoomAt((state.view.begin + state.view.end) / 2, 1.25) },
   { key: 'ArrowLeft', does: 'go left', act: () => pan(-0.1) },
   { key: 'ArrowRight', does: 'go right', act: () => pan(0.1) },
-  { key: 't', does: 'the table', act: () => showPanel('table') },
-  { key: 'g', does: 'the flame graph', act: () => showPanel('flame graph') },
+  { key: 't', does: 'table', act: () => showPanel('table') },
+  { key: 'g', does: 'flame graph', act: () => showPanel('flame graph') },
   { key: 'c', does: 'what changed', act: () => showPanel('what changed') },
   { key: '/', does: 'search', act: () => document.getElementById('search').focus() },
-  { key: 'd', does: 'the next theme', act: nextTheme },
-  { key: 'Escape', does: 'back to the peaks, no selection, all categories', act: leaveAll },
+  { key: 'd', does: 'next theme', act: nextTheme },
+  { key: 'Escape', does: 'clear cursor and selection, show all categories', act: leaveAll },
 ];
 
 function pan(part) {
@@ -347,7 +347,8 @@ function addControls() {
   const controls = element('div');
   controls.id = 'controls';
   controls.append(
-    chooser('what the x axis counts', Object.keys(facts.lanes[0].warps), state.alignment, align),
+    chooser('unit of the x axis', Object.keys(facts.lanes[0].warps), state.alignment, align,
+            { normalised: 'beginning to end' }),
     chooser('height of the plots', ['same height', 'own height'], state.heights, (heights) => {
       state.heights = heights;
       draw();
@@ -355,16 +356,16 @@ function addControls() {
     chooser('order of the lanes', Object.keys(ORDERS), state.order, (order) => {
       state.order = order;
       orderLanes();
-    }),
+    }, { opened: 'as opened', peak: 'by peak', name: 'by name' }),
     button('fold', 'fold all lanes but the focused one, or unfold all', () => {
       const others = lanes.map((lane, i) => i).filter((i) => i !== state.focus);
       fold(others, state.folded.size === 0);
     }),
-    button('fit', 'show everything (F, or a double click)', fit),
+    button('fit', 'show the whole run (F, or a double click)', fit),
     button('theme', 'light, dark, high contrast (D)', nextTheme));
   const hints = KEYS.map(({ key, does }) => `${KEY_NAMES[key] || key} ${does}`).join(' · ');
-  const help = element('p', 'muted', 'wheel zoom, with Shift the height · drag move · click what ' +
-                                     `lies there · ${hints}`);
+  const help = element('p', 'muted', 'wheel: zoom, with Shift the height · drag: move · ' +
+                                     `click: select a block · ${hints}`);
   const legend = element('nav');
   legend.id = 'legend';
   document.querySelector('header').append(controls, help, legend);
@@ -408,13 +409,13 @@ function treeControls() {
     state.tree[name] = value;
     drawPanel();
   };
-  controls.append(chooser('what the tree is made of', ['stack', 'module', 'category'], 'stack',
+  controls.append(chooser('what the tree groups by', ['stack', 'module', 'category'], 'stack',
                           set('by')),
                   chooser('where the tree begins', ['top', 'bottom'], 'top', set('from')));
   if (lanes.length === 1) return controls;
-  controls.append(chooser('what is drawn', ['less the baseline', 'alone'], 'less the baseline',
-                          (value) => {
-                            state.difference = value !== 'alone';
+  controls.append(chooser('compared or not', ['minus the baseline', 'this run only'],
+                          'minus the baseline', (value) => {
+                            state.difference = value !== 'this run only';
                             drawPanel();
                           }));
   return controls;
@@ -476,6 +477,6 @@ async function start() {
 const page = { isReady: false, frames: [], lanes, plots, state };
 window.page = page;
 start().catch((error) => {
-  const line = `This page cannot be drawn here: ${error.message}. It needs a browser of 2023 or later.`;
+  const line = `This page cannot be drawn: ${error.message}. It needs a browser from 2023 or later.`;
   document.querySelector('header').append(element('p', 'doubt', line));
 });

@@ -109,7 +109,7 @@ std::string deflated(std::string_view text) {
   const int state =
       compress2(reinterpret_cast<Bytef*>(packed.data()), &size,
                 reinterpret_cast<const Bytef*>(text.data()), text.size(), Z_BEST_COMPRESSION);
-  if (state != Z_OK) throw std::runtime_error("a page cannot be packed: no memory is left");
+  if (state != Z_OK) throw std::runtime_error("cannot compress the page: out of memory");
   packed.resize(size);
   return packed;
 }

@@ -6,6 +6,8 @@
 #include <array>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
 #include <tuple>
 #include <utility>
 
@@ -170,8 +172,10 @@ Json stretches_json(const Lane& lane) {
 }  // namespace
 
 std::string page_title(const std::vector<PageLane>& lanes) {
-  if (lanes.size() > 1) return fmt::format("Memory of {} lanes", lanes.size());
-  return "Memory of " + lanes.front().name;
+  std::set<const Run*> runs;
+  for (const PageLane& lane : lanes) runs.insert(lane.run);
+  if (runs.size() > 1) return fmt::format("Memory of {} runs", runs.size());
+  return "Memory of " + (lanes.size() > 1 ? lanes.front().run->name : lanes.front().name);
 }
 
 std::string doubt_of_lane(const PageLane& lane) {

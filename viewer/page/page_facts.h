@@ -16,12 +16,13 @@ namespace shardlens::viewer {
 struct PageLane {
   std::string name;
   std::string strategy;
+  const Run* run = nullptr;
   const RankLane* rank = nullptr;
   bool is_folded = false;     // shown first by its name and peak alone
   profiler::Stacks stacks{};  // of its labels
 };
 
-/// Returns the title of the page: "Memory of 2 strategies", or of one its name.
+/// Returns the title of the page: "Memory of 2 runs", or the name of the only one.
 std::string page_title(const std::vector<PageLane>& lanes);
 
 /// Returns what the numbers of a lane are worth, in one line; nothing if its recording is whole.

@@ -16,11 +16,13 @@ function button(text, title, act) {
   return made;
 }
 
-function chooser(title, words, chosen, act) {
+function chooser(title, words, chosen, act, shown = {}) {
   const made = element('select');
   made.title = title;
   made.setAttribute('aria-label', title);
-  for (const word of words) made.append(new Option(word, word, false, word === chosen));
+  for (const word of words) {
+    made.append(new Option(shown[word] || word, word, false, word === chosen));
+  }
   made.addEventListener('change', () => act(made.value));
   return made;
 }
@@ -170,8 +172,8 @@ function drawChanges(lane) {
   if (found === null) {
     const isBase = lane === baselineLane();
     panel.append(element('p', 'muted', isBase
-      ? 'the others are compared with this; choose one of them'
-      : `its memory lies elsewhere than that of ${base}, so they are not compared`));
+      ? 'this is the baseline: choose another run to see what changed'
+      : `it is not compared with ${base}, which shows another kind of memory`));
     return;
   }
   panel.append(element('p', '', `at the peaks: ${bytesText(found.in_both_bytes)} in both, ` +
@@ -220,8 +222,8 @@ function blockLines(lane, block) {
     ['size', `${bytesText(size)} (${size} bytes${asked === size ? '' : `, ${asked} asked for`})`],
     ['category', wordsOf(lane.categoryOf(block))],
     ['born', lane.momentText(lane.born[block]) + (where === '' ? '' : ', ' + where)],
-    ['died', died === lane.changes ? 'not in this recording' : lane.momentText(died)],
-    ['in', lane.facts.name],
+    ['freed', died === lane.changes ? 'not in this recording' : lane.momentText(died)],
+    ['run', lane.facts.name],
   ];
 }
 

@@ -34,7 +34,7 @@ function treeNode(place) {
 class AliveTree {
   constructor(compares) {
     this.compares = compares;
-    this.root = treeNode(['everything', '', 0]);
+    this.root = treeNode(['all', '', 0]);
   }
   // Adds what is alive after a change. Of two runs a place is the same whatever its folder and line.
   add(lane, change, options, isBaseline) {

@@ -33,7 +33,7 @@ std::string text_of_category(const SceneInput& input, const Area& area) {
   if (area.kind == Area::Kind::category) {
     return fmt::format("{}: click to select it everywhere", words);
   }
-  return fmt::format("{}: click to {} it; alone{}", words,
+  return fmt::format("{}: click to {} it; only this category{}", words,
                      input.state.shows(category) ? "hide" : "show", key_text("category.isolate"));
 }
 
@@ -65,23 +65,23 @@ std::string control_text(const SceneInput& input, const Area& area) {
     case Area::Kind::card:
       return text_of_run(input, area,
                          "click to focus" + key_text("focus.next") +
-                             ", wheel to scroll the lanes; to rename" + key_text("lane.rename"));
+                             ", wheel to scroll the lanes; rename" + key_text("lane.rename"));
     case Area::Kind::control: {
       const auto control = static_cast<Control>(area.run);
       return fmt::format("{}: {}", kWords<Control>[area.run], control_effect(control));
     }
     case Area::Kind::folded_lane:
-      return text_of_run(input, area, "click to unfold; all" + key_text("lane.unfold"));
+      return text_of_run(input, area, "click to unfold; unfold all" + key_text("lane.unfold"));
     case Area::Kind::lane_fold:
       return text_of_run(input, area, "fold" + key_text("lane.fold"));
     case Area::Kind::lane_close:
       return text_of_run(input, area,
-                         "close" + key_text("lane.close") + ", and back" + key_text("undo"));
+                         "close" + key_text("lane.close") + "; undo" + key_text("undo"));
     case Area::Kind::lane_bar:
       return titled("lanes.down");
     case Area::Kind::minimap:
-      return (input.state.view ? "drag to move what is in view; all of it"
-                               : "drag over a part to show it; all of it") +
+      return (input.state.view ? "drag to move the view; show all"
+                               : "drag over a part to show it; show all") +
              key_text("zoom.all");
     case Area::Kind::table:
       return "wheel to scroll; export" + key_text("export.table");

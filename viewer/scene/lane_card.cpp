@@ -20,7 +20,7 @@ constexpr float kXTickDistance = 62;  //
 std::string shown_words(const Scene& scene) {
   std::vector<Category> all = used_categories(scene.shown);
   std::erase_if(all, [&](Category category) { return !scene.state().shows(category); });
-  return all.size() == 1 ? words_of(all.front(), have_shards(scene.shown)) : "what is shown";
+  return all.size() == 1 ? words_of(all.front(), have_shards(scene.shown)) : "shown categories";
 }
 
 std::string peak_words(const Scene& scene, const ShownRun& one) {
@@ -42,7 +42,8 @@ void draw_change(Scene& scene, const ShownRun& one, Box line) {
   if (base.index == one.index) {
     if (scene.shown.size() > 1) {
       paint.text_that_fits(
-          line, {one.has_others ? "the others are compared with this" : "alone in its memory", ""},
+          line,
+          {one.has_others ? "the baseline for the other runs" : "no other run to compare with", ""},
           paint.colors.muted, Style::small);
     }
     return;

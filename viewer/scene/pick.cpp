@@ -155,11 +155,11 @@ std::optional<Pick> pick_in_tree(const SceneInput& input, ImageCache& cache,
 std::string_view scope_words(PickScope scope) {
   switch (scope) {
     case PickScope::name:
-      return "of its name";
+      return "with this name";
     case PickScope::category:
-      return "of its category";
+      return "in this category";
     case PickScope::place:
-      return "of this place";
+      return "at this place";
     case PickScope::block:
       break;
   }
@@ -364,13 +364,12 @@ std::optional<PickedBlocks> picked_of(const SceneInput& input, ImageCache& cache
 std::string scope_text(const Pick& pick, const PickedBlocks& picked) {
   if (pick.scope == PickScope::block) return "one block";
   const auto at = std::ranges::find(picked.blocks, pick.block);
-  const std::string which =
-      at == picked.blocks.end() || picked.blocks.size() == 1
-          ? ""
-          : fmt::format(", this is number {}", at - picked.blocks.begin() + 1);
-  return fmt::format("{} block{} {}, {}{}", picked.blocks.size(),
+  const std::string which = at == picked.blocks.end() || picked.blocks.size() == 1
+                                ? ""
+                                : fmt::format("{} of ", at - picked.blocks.begin() + 1);
+  return fmt::format("{}{} block{} {}, {} in all", which, picked.blocks.size(),
                      picked.blocks.size() == 1 ? "" : "s", scope_words(pick.scope),
-                     bytes_text(picked.bytes), which);
+                     bytes_text(picked.bytes));
 }
 
 namespace {

@@ -30,7 +30,7 @@ std::vector<size_t> runs_in_view(const SceneInput& input) {
 
 void draw_nothing(Scene& scene) {
   const Box all{0, 0, static_cast<float>(scene.in.width), static_cast<float>(scene.in.height)};
-  scene.paint.text_middle(all, "No recording is open: drop a run's folder here, or press Ctrl+O",
+  scene.paint.text_middle(all, "No run is open: drop a run's folder here, or press Ctrl+O",
                           scene.paint.colors.muted, Style::title);
 }
 

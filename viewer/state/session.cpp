@@ -42,7 +42,7 @@ std::optional<Range> range_of(const Json& json, const char* key) {
   if (at == json.end() || at->is_null()) return std::nullopt;
   const Range range{at->at(0).get<double>(), at->at(1).get<double>()};
   if (!(range.begin < range.end)) {
-    throw std::invalid_argument(fmt::format("{}: its end is not behind its beginning", key));
+    throw std::invalid_argument(fmt::format("{}: its end is not after its beginning", key));
   }
   return range;
 }

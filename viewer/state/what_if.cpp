@@ -169,13 +169,13 @@ std::string record_line(const WhatIfEdit& what_if) {
 std::string_view control_effect(Control control) {
   static constexpr std::array<std::string_view, kControls> kEffects = {
       "activations grow with it; parameters, gradients and the optimizer's state do not",
-      "fsdp cuts shards into as many parts; what is gathered and activations stay",
-      "microbatches a step: activations are of one at a time, gradients of all",
-      "single and ddp keep everything on every rank, fsdp a part of it",
+      "fsdp cuts the state into this many shards; gathered weights and activations stay",
+      "microbatches per step: activations are kept for one at a time, gradients are summed",
+      "single and ddp keep all state on every rank, fsdp a shard",
       "true frees gathered weights after forward and gathers them again for backward",
       "16 bits halve gathered weights and activations; shards stay in fp32",
       "the buffers in which gradients are reduced",
-      "what the host holds instead of the device, for time on the link between them",
+      "what the host holds instead of the device, at the cost of transfer time",
       "activations are computed again in backward instead of being kept",
       "what is gathered together: a block at a time, or the whole model"};
   return kEffects[static_cast<size_t>(control)];

@@ -74,7 +74,7 @@ void Interface::run(const Command& command) {
       const auto& what_if = presenter_.state().what_if;
       const bool is_program = what_if && what_if_kind_of(*what_if) == WhatIfKind::recording;
       return copy(is_program ? record_line(*what_if) : "",
-                  "there is no such command: ask what if (Alt+I) of a recorded program");
+                  "there is no command to copy: open What if (Alt+I) on a recorded program");
     }
     default:
       request_ = request;
@@ -254,14 +254,14 @@ void Interface::draw_question() {
                          "mlp3 >64MiB rank:3 life>2steps alive@peak, then Enter");
       break;
     case Prompt::note:
-      draw_text_question("Note at the cursor", "what is to be remembered, then Enter");
+      draw_text_question("Note at the cursor", "text of the note, then Enter");
       break;
     case Prompt::notes:
       draw_notes_list();
       break;
     case Prompt::rename:
-      draw_text_question("Name of the focused strategy",
-                         "another name, then Enter; none: its first name");
+      draw_text_question("Name of the focused run",
+                         "a new name, then Enter; empty: its original name");
       break;
     case Prompt::open:
       draw_open();
@@ -376,12 +376,12 @@ void Interface::draw_open() {
   ImGui::TextUnformatted("Open");
   ImGui::SameLine();
   ImGui::TextDisabled("runs, folders of runs, recordings, plans, snapshots; Escape closes this");
-  draw_line("a part of a name or a path, then Enter; Up and Down choose");
+  draw_line("part of a name or a path, then Enter; Up and Down choose");
   const auto& found = browsed_paths();
   chosen_ = found.empty() ? 0 : std::min(chosen_, found.size() - 1);
   std::optional<BrowsedPath> wanted;
   ImGui::BeginChild("paths");
-  if (found.empty()) ImGui::TextDisabled("nothing here fits; Enter opens what is typed");
+  if (found.empty()) ImGui::TextDisabled("nothing here matches; Enter opens what you typed");
   for (size_t i = 0; i < found.size(); ++i) {
     const std::string text = fmt::format("{}##{}", found[i].name, i);
     if (ImGui::Selectable(text.c_str(), i == chosen_)) wanted = found[i];

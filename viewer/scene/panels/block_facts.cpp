@@ -85,7 +85,7 @@ BlockFacts block_facts(const RankLane& rank, uint32_t index) {
   add("born", when_text(lane, block.born));
   add("born in", block.action >= 0 ? action : "");
   const bool is_freed = block.died != kNeverFreed;
-  add("freed", is_freed ? when_text(lane, block.died) : "never, in this recording");
+  add("freed", is_freed ? when_text(lane, block.died) : "not in this recording");
   add("freed in", is_freed ? action_text(rank, block.died) : "");
   add("freed by",
       free_label != 0 && free_label < info.strings.size() ? info.strings[free_label] : "");

@@ -119,7 +119,7 @@ std::vector<AliveRow> largest_of(const Subject& one) {
 std::string place_of(const Subject& one) {
   const Lane& lane = one.lane();
   const int64_t change = one.peak.max_change;
-  if (change == kBeforeAll) return "no moment: nothing is allocated there";
+  if (change == kBeforeAll) return "nothing is allocated in this range";
   const Stretch* const stretch = lane.stretch_of_change(change);
   const Span* const span = lane.span_at(lane.time_of(change));
   std::string text = fmt::format("rank {}", lane.rank());
@@ -161,7 +161,7 @@ std::string subject_text(const Subject& one) {
                       bytes_text(one.peak.max_bytes), place_of(one));
   if (const std::string words = plan_words(one); !words.empty()) text += "  " + words + "\n";
   if (const auto& step_peak = one.lane().step_peak(); step_peak && one.is_whole) {
-    text += fmt::format("  of steps from the third on: {}\n", bytes_text(step_peak->max_bytes));
+    text += fmt::format("  from the third step on: {}\n", bytes_text(step_peak->max_bytes));
   }
   if (!one.is_base()) {
     text += fmt::format("  {} against {}\n",
@@ -209,11 +209,11 @@ std::string bases_text(const Subjects& subjects) {
 std::string text_report(const Subjects& subjects, const Subject& base, const std::string& where) {
   const bool has_shards = subjects_have_shards(subjects);
   const std::string what =
-      subjects.size() > 1 ? fmt::format("{} strategies", subjects.size()) : base.name();
+      subjects.size() > 1 ? fmt::format("{} runs", subjects.size()) : base.name();
   std::string text =
       fmt::format("{} of {}{}{}\n\n", memory_of(base), what, bases_text(subjects), where);
   for (const Subject& one : subjects) text += subject_text(one) + "\n";
-  text += "At each one's peak\n";
+  text += "At each run's peak\n";
   for (const Category category : categories_of(subjects)) {
     text += fmt::format("  {}\n", words_of(category, has_shards));
     for (const Subject& one : subjects) {

@@ -48,7 +48,7 @@ void draw_stack_of_block(Scene& scene, const BlockFacts& facts, Box box) {
   Painter& paint = scene.paint;
   if (facts.stack.empty()) {
     if (box.h < paint.px(kCallRow)) return;
-    paint.text(box.take_top(paint.px(kCallRow)), "no stack was recorded of it", paint.colors.muted,
+    paint.text(box.take_top(paint.px(kCallRow)), "no stack was recorded for it", paint.colors.muted,
                Style::small);
     return;
   }
@@ -84,8 +84,8 @@ void draw_details(Scene& scene) {
                    Style::small);
   paint.text(head, "Selected", paint.colors.text, Style::strong);
   if (!picked) {
-    paint.text(box.take_top(paint.px(kFactRow)), "these recordings do not have it",
-               paint.colors.muted, Style::small);
+    paint.text(box.take_top(paint.px(kFactRow)), "it is not in these runs", paint.colors.muted,
+               Style::small);
     return;
   }
   Box title = box.take_top(paint.px(18));

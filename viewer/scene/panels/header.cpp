@@ -21,7 +21,7 @@ std::string title_of(const Scene& scene) {
       scene.geometry.lane_bar.w > 0
           ? fmt::format(": {} to {}", first + 1, first + scene.geometry.cards.size())
           : "";
-  return fmt::format("Memory of {} strategies{}", count, part);
+  return fmt::format("Memory of {} runs{}", count, part);
 }
 
 bool is_on_host(const ShownRun& one) { return one.run->space() == profiler::Space::host; }
@@ -35,9 +35,9 @@ std::string height_words(const Scene& scene) {
   if (scene.state().height == Height::capacity && scene.state().layout != LaneLayout::difference) {
     return "y axis up to the device's memory";
   }
-  if (scene.state().height == Height::view) return "the y axis fits what is in view";
-  if (scene.state().height == Height::own) return "a y axis each";
-  return are_mixed(scene.shown) ? "a y axis for each memory" : "one y axis for all";
+  if (scene.state().height == Height::view) return "y axis fits the view";
+  if (scene.state().height == Height::own) return "a y axis for each run";
+  return are_mixed(scene.shown) ? "one y axis for devices, one for hosts" : "one y axis for all";
 }
 
 /// Returns the names of the runs with which others are compared.
@@ -65,6 +65,11 @@ std::string layout_words(const Scene& scene) {
   return fmt::format("compared with {}", base);
 }
 
+std::string alignment_words(Alignment alignment) {
+  if (alignment == Alignment::normalised) return "aligned from beginning to end";
+  return fmt::format("aligned by {}", to_string(alignment));
+}
+
 std::string sort_words(const Scene& scene) {
   const LaneSort sort = scene.state().lanes.sort;
   if (sort == LaneSort::opened || scene.shown.size() < 2) return "";
@@ -72,9 +77,8 @@ std::string sort_words(const Scene& scene) {
 }
 
 std::string place_words(const Scene& scene) {
-  if (scene.state().memory == ShownMemory::pinned) return "pinned memory of the host";
-  if (scene.state().memory == ShownMemory::segments)
-    return "segments that the allocator has reserved";
+  if (scene.state().memory == ShownMemory::pinned) return "pinned host memory";
+  if (scene.state().memory == ShownMemory::segments) return "segments reserved by the allocator";
   if (are_mixed(scene.shown)) return "device or host memory of tensors";
   const bool on_host = std::ranges::any_of(scene.shown, is_on_host);
   return on_host ? "host memory of tensors" : "device memory of tensors";
@@ -266,7 +270,7 @@ void draw_header(Scene& scene) {
     if (!words.empty()) how.push_back(std::move(words));
   };
   add(layout_words(scene));
-  add(fmt::format("aligned by {}", to_string(scene.state().alignment)));
+  add(alignment_words(scene.state().alignment));
   add(height_words(scene));
   add(sort_words(scene));
   Box right{end + paint.px(16), box.y, box.right() - end - paint.px(16), box.h};

@@ -72,7 +72,7 @@ std::vector<Row> rows_of(const std::vector<ShownRun>& shown) {
     if (capacity <= 0) return std::nullopt;
     return capacity - std::max(one.reserved_peak, one.lane->lane.peak().max_bytes);
   };
-  rows.push_back(row_of(shown, "reserved, at most", false, reserved));
+  rows.push_back(row_of(shown, "peak reserved", false, reserved));
   rows.push_back(row_of(shown, "headroom", false, headroom));
   rows.back().more_is_better = true;
   std::erase_if(rows, [](const Row& row) {
@@ -182,7 +182,7 @@ void draw_row_name(Scene& scene, const Row& row, Box cell) {
 
 std::string table_title(const Scene& scene) {
   const bool at_cursor = scene.state().at == TableMoment::cursor && scene.state().cursor;
-  return at_cursor ? "at the cursor" : "at each one's peak";
+  return at_cursor ? "at the cursor" : "at each run's peak";
 }
 
 /// Returns the strategies that are drawn above the table, behind those with which they are

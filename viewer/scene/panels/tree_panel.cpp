@@ -43,7 +43,7 @@ std::string tree_title(const Scene& scene) {
                       : fmt::format("Allocated and freed again, around step {}", step);
       break;
     case TreeContent::kept:
-      what = "Kept from earlier steps but the first";
+      what = "Alive from earlier steps (leak candidates)";
       break;
   }
   return fmt::format("{}, by {}: {}", what, by, one.run->name);
@@ -105,7 +105,7 @@ std::string found_text(const TreeDrawing& drawing) {
 std::string threshold_text(const TreeView& tree) {
   if (tree.form == TreeForm::list) return "";
   const double least = 100 * kTreeThresholds[std::min(tree.threshold, kTreeThresholds.size() - 1)];
-  return least > 0 ? fmt::format("from {:g} %", least) : "all that are seen";
+  return least > 0 ? fmt::format("frames over {:g} %", least) : "all frames";
 }
 
 void draw_tree_head(const TreeDrawing& drawing, Box& box) {
@@ -198,7 +198,7 @@ std::string frame_label(const TreeDrawing& drawing, const FlameFrame& frame) {
   const uint32_t named = naming_node(drawing, frame);
   std::string label = profiler::place_text(drawing.graph.tree.nodes[named].place);
   if (frame.calls > 1 && frame.row > 0) label += fmt::format("  (+{})", frame.calls - 1);
-  if (frame.row == 0) label += "   (a click goes back)";
+  if (frame.row == 0) label += "   (click to go back)";
   return label;
 }
 
@@ -402,7 +402,7 @@ std::string nothing_text(TreeContent of) {
     case TreeContent::kept:
       break;
   }
-  return "nothing that is alive here was allocated in an earlier step, the first one left out";
+  return "no leak candidates: nothing alive here is from an earlier step, except the first";
 }
 
 }  // namespace
@@ -462,7 +462,7 @@ std::string tree_hover_text(const SceneInput& input, ImageCache& cache, uint32_t
   text += fmt::format("\n{} ({} bytes), {:.1f} % of all, {} block{}", bytes_text(node.bytes),
                       node.bytes, share_of(node.bytes, graph.total_bytes()), node.count,
                       node.count == 1 ? "" : "s");
-  text += fmt::format("\nof it {} itself", bytes_text(graph.tree.own_bytes(index)));
+  text += fmt::format("\nself {}", bytes_text(graph.tree.own_bytes(index)));
   if (!graph.compares) return text;
   return text + fmt::format("\nbaseline {} in {} blocks", bytes_text(node.baseline_bytes),
                             node.baseline_count);

@@ -67,7 +67,7 @@ void draw_verdict(Scene& scene, Box box) {
   const Outlook& outlook = *run.outlook;
   const std::string title = news.is_stale           ? "planning; the last plan:"
                             : outlook.fits          ? "it fits"
-                            : outlook.needs_retries ? "it fits with retries alone"
+                            : outlook.needs_retries ? "it fits only with retries"
                                                     : "it does not fit";
   paint.text(state, title,
              news.is_stale  ? paint.colors.muted
@@ -110,10 +110,10 @@ void draw_controls(Scene& scene, const WhatIfEdit& what_if, Box& box) {
 void draw_no_plan(Scene& scene, const WhatIfEdit& what_if, Box box) {
   Painter& paint = scene.paint;
   const bool is_program = what_if_kind_of(what_if) == WhatIfKind::recording;
-  paint.text(box.take_top(paint.px(20)), is_program ? "Not planned: recorded again" : "Not planned",
+  paint.text(box.take_top(paint.px(20)), is_program ? "No plan: record it again" : "No plan",
              paint.colors.text, Style::strong);
   const std::string why =
-      is_program ? "The program's own code decides what it allocates, so no plan can be made of "
+      is_program ? "The program's own code decides what it allocates, so no plan can be made from "
                    "this recording. It can be recorded again, without a GPU:"
                  : "This recording does not say how it was made. `shardlens record` keeps the "
                    "command, `shardlens train` the configuration.";
@@ -122,11 +122,12 @@ void draw_no_plan(Scene& scene, const WhatIfEdit& what_if, Box box) {
   if (!is_program) return;
   draw_controls(scene, what_if, box);
   if (choices_of(what_if, Control::batch).words.empty()) {
-    paint.text(box.take_top(paint.px(18)), "its arguments name no batch", paint.colors.muted,
+    paint.text(box.take_top(paint.px(18)), "its arguments set no batch size", paint.colors.muted,
                Style::small);
   }
   box.take_top(paint.px(6));
-  paint.text(box.take_top(paint.px(18)), fmt::format("{} copies", find_command("whatif.copy")->key),
+  paint.text(box.take_top(paint.px(18)),
+             fmt::format("{} copies this command:", find_command("whatif.copy")->key),
              paint.colors.muted, Style::small);
   paint.text_lines(box, record_line(what_if), paint.colors.text, Style::small);
 }
