@@ -52,7 +52,8 @@ std::vector<std::string> words_of_command(const std::string& command) {
   return words;
 }
 
-/// Puts a file and a line into a word, in one pass: what stands in the file's name stays as it is.
+/// Puts a file and a line into a word, in one pass: a placeholder in the file's own name stays as
+/// it is.
 std::string filled(const std::string& word, const std::string& file, uint32_t line) {
   std::string text;
   for (size_t i = 0; i < word.size();) {
@@ -94,7 +95,7 @@ std::string Editor::open(const profiler::TreePlace& call) {
     return "no editor is set: start with --editor 'code -g {file}:{line}', or set SHARDLENS_EDITOR";
   }
   std::error_code error;
-  // An absolute path is never taken for an option.
+  // An absolute path cannot be mistaken for an option.
   const std::string file = fs::absolute(call.file, error).lexically_normal().string();
   if (error || !fs::is_regular_file(file, error)) {
     return fmt::format("{}: this machine has no such file; the recording was made elsewhere",

@@ -1,4 +1,4 @@
-// Opens a line of a file in the user's editor, by a command that the user has given.
+// Opens a line of a file in the user's editor, with a command that the user gave.
 #pragma once
 
 #include <sys/types.h>
@@ -10,16 +10,16 @@
 
 namespace shardlens::viewer {
 
-/// A command such as "code -g {file}:{line}". It is cut into words at blanks outside of quotes, and
+/// A command such as "code -g {file}:{line}". It is split into words at blanks outside quotes, and
 /// run without a shell: a name in a recording is never more than a part of one word.
 class Editor {
  public:
-  /// Takes the command; an empty one opens nothing. Throws std::invalid_argument if it has no
-  /// {file}, or a quote without an end.
+  /// Takes the command; an empty one opens nothing. Throws std::invalid_argument if it lacks
+  /// {file}, or if a quote is not closed.
   explicit Editor(const std::string& command);
 
-  /// Starts the editor, and returns what to tell the user. A file that this machine does not have
-  /// is not opened.
+  /// Starts the editor, and returns a message for the user. A file that does not exist on this
+  /// machine is not opened.
   std::string open(const profiler::TreePlace& call);
 
   /// Returns the words of the command for a file and a line.

@@ -1,4 +1,4 @@
-// The few OpenGL calls of the viewer itself, in a current context of version 3.3.
+// The viewer's own few OpenGL calls, in a current context of version 3.3.
 #pragma once
 
 #include "viewer/paint/picture.h"
@@ -6,8 +6,8 @@
 
 namespace shardlens::viewer {
 
-/// Copies the image to the target instead of drawing it: a software OpenGL copies a whole frame in
-/// a fraction of the time that its shaders would take.
+/// Copies the image to the target instead of drawing it: software OpenGL copies a whole frame in a
+/// fraction of the time that its shaders would take.
 class GlBackdrop : public Backdrop {
  public:
   GlBackdrop() = default;
@@ -15,7 +15,7 @@ class GlBackdrop : public Backdrop {
   GlBackdrop(const GlBackdrop&) = delete;
   GlBackdrop& operator=(const GlBackdrop&) = delete;
 
-  /// The image must be one with is_bottom_up.
+  /// The image must have is_bottom_up set.
   void add(const Image& image, ImDrawList& list) override;
 
  private:

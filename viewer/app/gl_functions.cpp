@@ -18,7 +18,7 @@ namespace {
                   why != nullptr ? why : "no reason given"));
 }
 
-/// A library whose functions start with a word; it stays for as long as the process.
+/// A library whose function names share a prefix; it stays loaded as long as the process lives.
 class Library {
  public:
   Library(const char* name, const char* prefix)

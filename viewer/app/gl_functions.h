@@ -1,5 +1,5 @@
-// OpenGL's and EGL's functions, found when a picture is drawn: a machine without them runs the
-// viewer's reports.
+// OpenGL's and EGL's functions, loaded when a picture is drawn: a machine without them can still
+// write the viewer's reports.
 #pragma once
 
 #define GL_GLEXT_PROTOTYPES
@@ -49,7 +49,7 @@ struct EglFunctions {
   decltype(&::eglTerminate) Terminate;
 };
 
-/// Loaded at the first call. Throws std::runtime_error where this machine has none.
+/// Loaded at the first call. Throws std::runtime_error if this machine has none.
 const GlFunctions& gl();
 const EglFunctions& egl();
 

@@ -1,5 +1,4 @@
-// Keeps ImGui's context with its renderer, for as long as the object lives, in a current GL
-// context.
+// Owns ImGui's context and its renderer, in a current GL context.
 #pragma once
 
 #include <string>
@@ -18,9 +17,9 @@ class ImGuiSession {
   ImGuiSession& operator=(const ImGuiSession&) = delete;
 
   FontSet& fonts() { return fonts_; }
-  /// Makes the fonts anew if the scale has changed. Call it between frames.
+  /// Rebuilds the fonts if the scale has changed. Call it between frames.
   void set_scale(double scale);
-  /// Draws the frame that was just built, which covers all of the target.
+  /// Draws the frame that was just built, which covers the whole target.
   void render();
 
  private:

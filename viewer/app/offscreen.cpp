@@ -21,9 +21,9 @@ namespace {
                   what, egl().GetError()));
 }
 
-/// Opens Mesa's platform without any display if there is one, else EGL's default display.
+/// Opens Mesa's platform that needs no display if there is one, else EGL's default display.
 EGLDisplay open_display() {
-  gl();  // without it nothing is opened
+  gl();  // throws before anything is opened
   const auto get = reinterpret_cast<PFNEGLGETPLATFORMDISPLAYEXTPROC>(
       egl().GetProcAddress("eglGetPlatformDisplayEXT"));
   if (get != nullptr) {

@@ -1,4 +1,4 @@
-// Gives OpenGL without a display, for screenshots and tests.
+// Provides OpenGL without a display, for screenshots and tests.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,7 @@ namespace shardlens::viewer {
 /// A current OpenGL 3.3 context that draws into memory of a given size, until it is destroyed.
 class OffscreenContext {
  public:
-  /// Makes the context current. Throws std::runtime_error if this machine has no EGL that can do
-  /// it.
+  /// Makes the context current. Throws std::runtime_error if this machine's EGL cannot.
   OffscreenContext(int width, int height);
   ~OffscreenContext();
   OffscreenContext(const OffscreenContext&) = delete;

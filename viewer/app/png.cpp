@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-// This file compiles the library itself, since not every distribution has a built one.
+// This file compiles the library itself, since not every distribution ships it built.
 #define STB_IMAGE_WRITE_STATIC
 #define STB_IMAGE_WRITE_IMPLEMENTATION
 #include <stb/stb_image_write.h>

@@ -7,7 +7,7 @@
 
 namespace shardlens::viewer {
 
-/// Writes the image, opaque and in RGB, under another name and renames it. Throws
+/// Writes the image, opaque and in RGB, under another name, then renames it. Throws
 /// std::runtime_error if it cannot.
 void write_png(const Image& image, const std::string& path);
 

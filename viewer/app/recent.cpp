@@ -46,7 +46,7 @@ void remember_paths(const std::vector<std::string>& paths, const std::string& fi
   fs::create_directories(fs::path(file).parent_path(), failed);
   try {
     write_text(file, fmt::format("{}\n", fmt::join(all, "\n")));
-  } catch (const std::exception&) {  // who only looks needs no list
+  } catch (const std::exception&) {  // a user who only looks needs no list
   }
 }
 

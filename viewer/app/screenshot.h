@@ -10,11 +10,11 @@ namespace shardlens::viewer {
 struct ScreenshotOptions {
   int width = 1600;   // pixels
   int height = 1000;  //
-  double scale = 1;   // pixels a point
+  double scale = 1;   // pixels per point
   std::string font_file;
 };
 
-/// Returns the picture of the presenter's state, with the same bytes for the same state on the same
+/// Returns the picture of the presenter's state: the same bytes for the same state on the same
 /// machine. Throws std::runtime_error if there is no OpenGL.
 Image screenshot(Presenter& presenter, const ScreenshotOptions& options);
 

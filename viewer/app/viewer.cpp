@@ -30,7 +30,7 @@ namespace shardlens::viewer {
 
 namespace {
 
-constexpr int kMostPixels = 16384;  // of a side
+constexpr int kMostPixels = 16384;  // per side
 
 struct Options {
   std::vector<std::string> runs;
@@ -47,7 +47,7 @@ struct Options {
   std::string font;
   std::string editor;
   bool caches = true;
-  std::string text;  // of --help
+  std::string text;  // that --help prints
 };
 
 Options parse_options(const std::vector<std::string>& arguments) {
@@ -145,7 +145,8 @@ void require_consistent(const Options& options) {
   }
 }
 
-/// Returns a file that the program keeps for itself; empty if the environment names no home.
+/// Returns the path of a file that the program keeps for itself; empty if the environment names no
+/// home.
 std::string kept_file(const std::string& name) {
   const std::string folder = default_cache_folder();
   return folder.empty() ? "" : folder + "/" + name;
@@ -220,7 +221,7 @@ void write_report(Presenter& presenter, const std::string& path,
   }
 }
 
-/// Writes what is shown as a page, under another name until it is whole.
+/// Writes what is shown as a page, under another name until it is complete.
 void write_page_file(Presenter& presenter, const std::string& path) {
   presenter.facts();  // reads and plans what the commands asked for
   write_whole(path, [&](const std::string& unfinished) {
@@ -233,7 +234,7 @@ void write_page_file(Presenter& presenter, const std::string& path) {
   });
 }
 
-/// Refuses a window for nothing, before a display is asked for.
+/// Refuses to open an empty window, before a display is asked for.
 void check_any_exists(const std::vector<std::string>& files) {
   const auto exists = [](const std::string& path) {
     std::error_code unreadable;

@@ -32,11 +32,11 @@ using Clock = std::chrono::steady_clock;
 constexpr double kIdleSeconds = 0.5;                // between looks at live recordings,
 constexpr double kPlanningSeconds = 0.02;           // and at a plan that is being made
 constexpr std::chrono::milliseconds kPatience(30);  // how long a frame waits for a plan
-constexpr std::chrono::seconds kMessageTime(15);    // that what was not opened is shown
+constexpr std::chrono::seconds kMessageTime(15);    // to show what could not be opened
 constexpr const char* kInstead = "use --export page.html, --screenshot out.png or --report out.txt";
 constexpr int kRestlessFrames = 3;  // drawn after an event: ImGui needs a few to settle
 
-/// Returns a free file name that begins with the session's name, so that no earlier export is
+/// Returns an unused file name that begins with the session's name, so that no earlier export is
 /// overwritten.
 std::string export_name(const std::string& session_file, const std::string& ending) {
   namespace fs = std::filesystem;
@@ -82,7 +82,7 @@ class Window {
   Window& operator=(const Window&) = delete;
 
   GLFWwindow* get() const { return window_; }
-  /// Each returns what came since its last call.
+  /// Each returns what arrived since its last call.
   std::vector<Input> take_inputs() { return std::exchange(inputs_, {}); }
   std::vector<std::string> take_dropped() { return std::exchange(dropped_, {}); }
   /// Returns true if anything has happened to the window since the last call.
@@ -100,7 +100,7 @@ class Window {
   }
 
  private:
-  /// Returns the window, and notes that something has happened to it.
+  /// Returns the window, and records that something has happened to it.
   static Window& window_of(GLFWwindow* window) {
     auto& self = *static_cast<Window*>(glfwGetWindowUserPointer(window));
     self.has_happened_ = true;
@@ -133,7 +133,8 @@ class Window {
           if (action == GLFW_RELEASE) return;
           self.inputs_.push_back(KeyPress{chord_of(key, modifiers, glfwGetKeyName(key, scancode))});
         });
-    // The character of a key comes right behind it; of several keys that compose one, the last.
+    // The character of a key arrives right after it; of several keys that compose one, the last has
+    // it.
     glfwSetCharCallback(window_, [](GLFWwindow* window, unsigned character) {
       Window& self = window_of(window);
       auto* const key =
@@ -204,7 +205,7 @@ class Program {
         frames = wait();
         if (frames == 0) continue;
       }
-      if (window_.take_happened()) frames = kRestlessFrames;  // also in the middle of drawing
+      if (window_.take_happened()) frames = kRestlessFrames;  // also while drawing
       take_events();
       draw();
       serve(interface_.take_request());
@@ -228,7 +229,7 @@ class Program {
     remember(paths);
   }
 
-  /// Waits for an event or for something new to draw. Returns how many frames are to be drawn then.
+  /// Waits for an event or for something new to draw. Returns how many frames to draw then.
   int wait() {
     const double most = presenter_.is_planning() ? kPlanningSeconds : kIdleSeconds;
     const auto before = Clock::now();
@@ -241,7 +242,7 @@ class Program {
     return had_event || has_news ? kRestlessFrames : 0;
   }
 
-  /// Forgets what was not opened, once it was shown for long enough. Returns true if it does.
+  /// Forgets what could not be opened, once it was shown long enough. Returns true if it does.
   bool forgets_messages() {
     if (presenter_.messages() != messages_) {
       messages_ = presenter_.messages();
@@ -287,7 +288,7 @@ class Program {
     glfwSwapBuffers(window_.get());
   }
 
-  /// Draws the progress of reading; returns true if the rest is wanted. A frame that reads
+  /// Draws the progress of reading; returns true if reading should go on. A frame that reads
   /// recordings itself draws nothing here, since frames cannot nest.
   bool show_progress(double part) {
     if (is_in_frame_) return true;
@@ -345,7 +346,7 @@ class Program {
     }
   }
 
-  /// Saves the session, and copies the command that opens it at the same place.
+  /// Saves the session, and copies the command that opens it.
   void copy_link() {
     try {
       save_session(presenter_.state(), options_.session_file);
@@ -370,7 +371,7 @@ class Program {
     });
   }
 
-  /// Opens the call that the user has marked, and says what came of it.
+  /// Opens the call that the user has marked, and shows the editor's message.
   void edit() {
     const auto call = presenter_.pick_call();
     interface_.say(call ? editor_.open(*call)

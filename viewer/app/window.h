@@ -1,4 +1,4 @@
-// Shows the viewer in a window of the desktop.
+// Shows the viewer in a desktop window.
 #pragma once
 
 #include <functional>
@@ -10,20 +10,20 @@
 namespace shardlens::viewer {
 
 struct WindowOptions {
-  int width = 1600;  // of the window, as the desktop counts
+  int width = 1600;  // of the window, in the desktop's units
   int height = 1000;
-  double scale = 0;  // pixels a point; 0: the desktop decides
+  double scale = 0;  // pixels per point; 0: the desktop decides
   Theme theme{};     // until there is a presenter
   std::string font_file;
   std::string editor;                                   // as Editor takes it
   std::string session_file = "shardlens.session.json";  // where Ctrl+S saves
-  /// The file to which the session is saved without a command, when the user pauses and when the
-  /// window is closed; empty: it is not saved.
+  /// The file to which the session is saved automatically, when the user pauses and when the window
+  /// is closed; empty: the session is not saved.
   std::string autosave_file;
-  std::string recent_file{};  // of what was opened; empty: nothing is remembered
+  std::string recent_file{};  // lists what was opened; empty: nothing is remembered
 };
 
-/// Opens the recordings to be shown; it calls `meanwhile` to show its progress.
+/// Opens the recordings to show; calls `meanwhile` to show its progress.
 using OpenPresenter = std::function<std::unique_ptr<Presenter>(const ReadProgress& meanwhile)>;
 
 /// Shows the window until it is closed. Throws std::runtime_error, before anything is opened, if

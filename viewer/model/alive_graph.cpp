@@ -106,7 +106,7 @@ bool has_words(std::string_view name, const Query& query) {
       query.words, [&](const std::string& word) { return text.find(word) != std::string::npos; });
 }
 
-/// Returns the first step of a recording that allocates nothing that is meant to stay.
+/// Returns the first step of a recording that allocates nothing meant to stay.
 int64_t first_settled_step(const Lane& lane) {
   const bool saw_the_first = lane.info().steps_before == 0;
   for (const Stretch& stretch : lane.arrays().stretches) {
@@ -182,7 +182,7 @@ AliveGraph graph_of(const GraphSide& one, const std::optional<GraphSide>& baseli
   for (const auto& [key, end] : graph.ends) add_facts(graph, end, groups.at(key), largest);
   for (GraphNode& node : graph.nodes) node.category = most_of(node.bytes);
   for (const auto& [end, all] : gone) {
-    // A node that only the baseline has is of that one's category.
+    // A node that only the baseline has gets the baseline's category.
     if (graph.tree.nodes[end].bytes == 0) graph.nodes[end].category = all.group.category;
   }
   fill_spans(graph);
@@ -223,7 +223,7 @@ std::vector<bool> found_nodes(const AliveGraph& graph, const Query& query) {
 }
 
 int64_t found_bytes(const AliveGraph& graph, const std::vector<bool>& found) {
-  std::vector<bool> is_inside(found.size());  // of a node that was found
+  std::vector<bool> is_inside(found.size());  // inside a node that was found
   int64_t bytes = 0;
   for (size_t i = 1; i < found.size(); ++i) {
     const TreeNode& node = graph.tree.nodes[i];
@@ -271,7 +271,7 @@ class PlaceRows {
       const bool is_inside = i == below_ || row_of_[graph_.tree.nodes[i].parent] != kNone;
       if (is_inside) add(i);
     }
-    // The root is no place.
+    // The root is not a place.
     if (below_ == 0) rows_.erase(rows_.begin());
     return std::move(rows_);
   }
@@ -296,7 +296,7 @@ class PlaceRows {
     if (!is_inside_itself(index, at)) row.total_bytes += node.bytes;
   }
 
-  /// True if the place calls itself above the node.
+  /// True if the same place occurs above the node: it calls itself.
   bool is_inside_itself(uint32_t index, size_t row) const {
     while (index != below_) {
       index = graph_.tree.nodes[index].parent;

@@ -18,9 +18,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMostBrowsed = 500;  // entries of a folder
+constexpr size_t kMostBrowsed = 500;  // entries per folder
 
-/// Returns what a file is by its ending; empty if it cannot be opened.
+/// Returns what kind of file it is, by its extension; empty if it cannot be opened.
 std::string file_words(const fs::path& path) {
   const std::string ending = path.extension().string();
   if (ending == ".slp") return "recording";
@@ -50,7 +50,7 @@ std::optional<BrowsedPath> browsed_path(const fs::path& path, const std::string&
   return entry;
 }
 
-/// Returns the content of a folder, which ends in a slash or is empty for the present one.
+/// Returns the content of a folder, which ends in a slash, or is empty for the current one.
 std::vector<BrowsedPath> content_of(const std::string& folder) {
   std::vector<BrowsedPath> all;
   std::error_code unreadable;

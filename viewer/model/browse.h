@@ -1,4 +1,4 @@
-// Lists what can be opened, for the question that asks for a path.
+// Lists what can be opened, for the prompt that asks for a path.
 #pragma once
 
 #include <string>
@@ -11,13 +11,13 @@ struct BrowsedPath {
   std::string name;         // as it is listed
   std::string what;         // "run of 2 ranks", "folder", "3 runs"; empty if it was opened before
   bool is_run = false;      // true for a run's folder
-  bool is_entered = false;  // true for a folder that has something in it, but is no run
+  bool is_entered = false;  // true for a folder that is not empty and not a run
 };
 
-/// Returns what fits a path that is being typed: the content of its folder whose name has what
-/// stands behind the last slash, in natural order, runs first. Where nothing is typed, what was
-/// opened before comes first, then the content of the present folder. A folder that cannot be read
-/// is empty.
+/// Returns what matches a path that is being typed: the entries of its folder whose name contains
+/// the text after the last slash, in natural order, runs first. If nothing is typed, what was
+/// opened before comes first, then the current folder. A folder that cannot be read counts as
+/// empty.
 std::vector<BrowsedPath> browse(const std::string& typed, const std::vector<std::string>& recent);
 
 }  // namespace shardlens::viewer

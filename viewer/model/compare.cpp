@@ -41,7 +41,7 @@ std::string name_of_block(const Lane& lane, const ActionNames& names, const Bloc
 }  // namespace
 
 int64_t step_of_change(const Lane& lane, int64_t change) {
-  // The step is the last one that had begun, even if a later stretch is no step.
+  // The step is the last one that had begun, even if a later stretch is not a step.
   const Stretch* at = lane.stretch_of_change(change);
   const Stretch* const first = lane.arrays().stretches.data();
   for (; at != nullptr; --at) {

@@ -1,5 +1,5 @@
-// Compares strategies: category by category, column by column, and place by place. B is compared
-// with A, the baseline, so that a growth is positive.
+// Compares runs: category by category, column by column, and place by place. B is compared with A,
+// the baseline, so that growth is positive.
 #pragma once
 
 #include <cstdint>
@@ -15,22 +15,23 @@
 
 namespace shardlens::viewer {
 
-/// Returns the name of a category as it is shown: "optimizer state" of "optimizer_state".
+/// Returns the name of a category as it is shown: "optimizer state" for "optimizer_state".
 std::string in_words(std::string_view name);
 
 /// Returns b - a for each category.
 CategoryBytes difference(const CategoryBytes& a, const CategoryBytes& b);
 
-/// Returns the difference of each column, at the highest moments of both. A column in which one of
-/// them has nothing has no difference.
+/// Returns the difference of each column, at the highest moments of both. If either run has nothing
+/// in a column, the column has no difference.
 std::vector<std::optional<CategoryBytes>> difference(const std::vector<std::optional<Extent>>& a,
                                                      const std::vector<std::optional<Extent>>& b);
 
-/// Returns "12.5 MiB more" or "3.00 MiB less" of a growth that is not 0.
+/// Returns "12.5 MiB more" or "3.00 MiB less" for a growth other than 0.
 std::string growth_in_words(int64_t growth_bytes);
 
 /// Returns "12.5 MiB more (+25.0 %)", "3.00 MiB less (-1.0 %)" or "the same". If `noise_bytes` is
-/// above 0, a change up to the larger of it and 1 % of `a_bytes` is "about the same".
+/// above 0, "about the same" is a change up to `noise_bytes` or 1 % of `a_bytes`, whichever is
+/// larger.
 std::string change_in_words(int64_t a_bytes, int64_t b_bytes, int64_t noise_bytes = 0);
 
 enum class Grouping : uint8_t { none, category, label, age };
@@ -48,8 +49,8 @@ struct AliveRow {
   uint32_t block = UINT32_MAX;  // the largest block
 };
 
-/// Returns every block that is alive after a change, once: the rows' bytes add up to the total of
-/// that moment. The largest row comes first; equal ones are sorted by name.
+/// Returns every block that is alive after a change, exactly once: the rows' bytes add up to the
+/// total of that moment. The largest row comes first; rows of equal size are sorted by name.
 std::vector<AliveRow> alive_rows(const Lane& lane, const ActionNames& names, int64_t change,
                                  Grouping grouping);
 
@@ -66,10 +67,10 @@ struct LaneMoment {
 };
 
 /// Matches what is alive at two moments, by the rules of `profile diff`. The rows' blocks are
-/// indices in the lanes.
+/// indices into the lanes.
 profiler::Matching match(const LaneMoment& a, const LaneMoment& b);
 
-/// Matches what is alive at a moment with nothing, so that each place is a row that grew: the
+/// Matches what is alive at a moment against nothing, so that each place is a row that grew: the
 /// largest place first, repeated layers folded.
 profiler::Matching places_of(const LaneMoment& moment);
 

@@ -13,13 +13,13 @@ namespace shardlens::viewer {
 
 namespace {
 
-/// A moment that both lanes have, in ns of each.
+/// A moment that both lanes have, in ns of each lane.
 struct Pair {
   int64_t measured_ns = 0;
   int64_t plan_ns = 0;
 };
 
-/// Finds the plan's stretch that stands for one of the lane's. Phases without a number are told
+/// Finds the plan's stretch that corresponds to one of the lane's. Phases without a number are told
 /// apart by how many of their kind came before.
 class PlanStretches {
  public:
@@ -75,8 +75,8 @@ class SpanRanges {
   std::vector<size_t> begins_;
 };
 
-/// Numbers the runs of each action, since an evaluation runs its schedule several times: gives an
-/// action's id and how often it has run before.
+/// Numbers the executions of each action, since an evaluation executes its schedule several times:
+/// maps an action's id to how often it has run before.
 class Occurrences {
  public:
   std::pair<int32_t, int> next(const Span& span) { return {span.action, count_[span.action]++}; }
@@ -85,8 +85,8 @@ class Occurrences {
   std::map<int32_t, int> count_;
 };
 
-/// Returns the moments at which actions that both have begin and end, in the lane's order, without
-/// those that come out of order in the plan.
+/// Returns the moments at which actions that both lanes have begin and end, in the lane's order,
+/// without those that are out of order in the plan.
 std::vector<Pair> pairs_of(const Stretch& stretch, std::span<const Span> spans, const Stretch& plan,
                            std::span<const Span> plan_spans) {
   std::map<std::pair<int32_t, int>, const Span*> by_action;

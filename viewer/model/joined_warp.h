@@ -1,4 +1,4 @@
-// Lays a plan over a measured lane: action on action, step on step.
+// Lays a plan over a measured lane: action over action, step over step.
 #pragma once
 
 #include <optional>
@@ -11,9 +11,9 @@ namespace shardlens::viewer {
 
 /// Maps x to a plan that is drawn over a measured lane of the same schedule, so that every action
 /// of the plan lies where the lane's action of that number does. A step of the lane beyond the
-/// plan's last lies on the plan's last step, since from the third on every step is the same. Each
-/// warp is a stretch of x in which the plan goes on; between two of them the plan jumps back,
-/// leaves something out, or has a gap.
+/// plan's last lies on the plan's last step, since from the third step on all are the same. Each
+/// warp is a stretch of x in which the plan is continuous; between two of them the plan jumps back,
+/// skips something, or has a gap.
 using JoinedWarp = std::vector<Warp>;
 JoinedWarp joined_warp(const Warp& measured_warp, const Lane& measured, const Lane& plan);
 

@@ -7,7 +7,7 @@ namespace shardlens::viewer {
 
 namespace {
 
-constexpr int64_t kFirstSteadyStep = 2;  // the third: the first two allocate what stays
+constexpr int64_t kFirstSteadyStep = 2;  // the third step: the first two allocate what stays
 
 constexpr size_t kCoarse = 4096;
 
@@ -107,7 +107,7 @@ const Stretch* Lane::stretch_of_change(int64_t change) const {
 const Span* Lane::span_at(int64_t time_ns) const {
   const auto& all = sections_.spans;
   const auto after = std::ranges::upper_bound(all, time_ns, {}, &Span::begin_ns);
-  // A span that encloses a moment began before it; nested spans stand right behind their parents.
+  // A span that encloses a moment began before it; nested spans come right after their parents.
   for (auto at = after; at != all.begin();) {
     --at;
     if (at->end_ns >= time_ns) return &*at;

@@ -1,5 +1,5 @@
-// One rank's recording, opened: its arrays (in memory or mapped), its pyramid, and the facts that
-// the recording has about itself. All code that draws or counts asks a Lane.
+// One rank's recording, opened: its arrays (in memory or mapped), its pyramid, and the recording's
+// facts about itself. All code that draws or counts asks a Lane.
 #pragma once
 
 #include <cstdint>
@@ -17,21 +17,21 @@
 
 namespace shardlens::viewer {
 
-/// The facts about a lane that are stored once. The cache saves them as CBOR beside the arrays.
+/// The facts about a lane that are stored once. The cache saves them as CBOR next to the arrays.
 struct LaneInfo {
   profiler::Header header;
   std::vector<std::string> strings = {""};
   profiler::Stacks stacks = {};
-  profiler::Space space{};  // device, or host if the rank had no device; or another that was asked
+  profiler::Space space{};  // device; host if the rank had none; or as asked
   int64_t end_ns = 0;
   int64_t events = 0;
-  int64_t unmatched = 0;     // frees and changes of unknown addresses
+  int64_t unmatched = 0;     // frees of and changes to unknown addresses
   int64_t steps_before = 0;  // steps that ran before the recording began
   profiler::Judgement judgement;
 };
 
-/// One rank's recording. It can be moved; every span stays valid as long as the lane, also when it
-/// is moved. Several threads may call its const functions at a time.
+/// One rank's recording. It can be moved; every span stays valid as long as the lane lives, also
+/// after a move. Several threads may call its const functions at the same time.
 class Lane {
  public:
   Lane() = default;
@@ -48,7 +48,7 @@ class Lane {
     std::span<const Stretch> stretches;
     std::span<const Span> spans;
     std::span<const ReservedSample> reserved;
-    std::span<const FreeLabel> free_labels;  // in order of their blocks
+    std::span<const FreeLabel> free_labels;  // ordered by block
     std::span<const FailedRequest> failures;
     std::span<const SegmentUse> uses;
   };
@@ -60,20 +60,20 @@ class Lane {
   int32_t rank() const { return info_.header.rank; }
   int64_t changes() const { return pyramid_.changes(); }
 
-  /// Returns the highest moment of the recording, and of its steps from the third on (nothing if it
-  /// has fewer): `profile report` calls them peak and step_peak.
+  /// Returns the highest moment of the recording, and of its steps from the third on (nothing if
+  /// there are fewer): `profile report` calls them peak and step_peak.
   const Extent& peak() const { return peak_; }
   const std::optional<Extent>& step_peak() const { return step_peak_; }
 
   /// Returns the first change at or after a time, in ns; changes() if there is none.
   int64_t change_at(double time_ns) const;
   int64_t time_of(int64_t change) const;  // kBeforeAll: 0
-  /// Returns the highest moment between two times; the state at the first one counts.
+  /// Returns the highest moment between two times; the state at the first time counts.
   Extent extent_between(double begin_ns, double end_ns) const;
   /// Returns the highest moment of the changes begin..end-1; the state before `begin` counts.
   Extent extent_of_changes(int64_t begin, int64_t end) const;
   /// Returns the most bytes that LibTorch had reserved between two times; nothing if the recording
-  /// has none of these.
+  /// has no such samples.
   std::optional<int64_t> reserved_between(double begin_ns, double end_ns) const;
 
   /// Returns the indices of the blocks that are alive after a change, in order of birth.
@@ -86,7 +86,7 @@ class Lane {
   std::string_view label(const Block& block) const;
   /// Returns the label of the call that freed a block; 0 if it was not recorded.
   uint32_t free_label(uint32_t block) const;
-  /// Returns how much of a segment is given to tensors at a time; the lane must be of segments.
+  /// Returns how much of a segment tensors use at a time; the lane must be of segments.
   int64_t used_bytes(uint32_t segment, int64_t time_ns) const;
 
  private:

@@ -20,7 +20,7 @@ namespace {
 
 constexpr int64_t kMostReserved = 1 << 26;  // events, however many a file claims
 
-/// Saves the lists of live blocks: one before every kAliveEvery changes.
+/// Saves the lists of live blocks, one before every kAliveEvery changes.
 void save_alive(LaneData& data) {
   std::vector<uint32_t> alive;
   data.alive_begins.push_back(0);
@@ -145,8 +145,8 @@ void LaneBuilder::end_block(uint32_t block, int64_t time_ns) {
   append(time_ns, block, true);
 }
 
-/// Appends a change. Its time is never below the last one's, whatever a damaged file says, so that
-/// times can be searched.
+/// Appends a change. Its time is never before the previous one's, whatever a damaged file says, so
+/// that times can be searched.
 void LaneBuilder::append(int64_t time_ns, uint32_t block, bool is_free) {
   if (!data_.times_ns.empty()) time_ns = std::max(time_ns, data_.times_ns.back());
   data_.times_ns.push_back(time_ns);
@@ -198,8 +198,8 @@ void LaneBuilder::take_tensor(const Event& event) {
   use_segments(event.address, given, 1);
 }
 
-/// Notes that bytes at an address are given to a tensor, or, with a sign of -1, taken back. Of
-/// expandable memory they may lie in several ranges that were mapped one after the other.
+/// Notes that bytes at an address are given to a tensor or, with a sign of -1, taken back. In
+/// expandable memory they may span several ranges that were mapped one after the other.
 void LaneBuilder::use_segments(uint64_t address, int64_t bytes, int64_t sign) {
   const uint64_t end = address + static_cast<uint64_t>(bytes);
   auto at = segments_.upper_bound(address);
@@ -215,7 +215,7 @@ void LaneBuilder::use_segments(uint64_t address, int64_t bytes, int64_t sign) {
   }
 }
 
-/// Notes the same of all tensors in a range of addresses, as far as they lie in it.
+/// Notes this for every tensor in a range of addresses, as far as the tensor lies in the range.
 void LaneBuilder::use_segments_of(uint64_t from, uint64_t to, int64_t sign) {
   auto tensor = tensors_.upper_bound(from);
   if (tensor != tensors_.begin()) --tensor;
@@ -226,9 +226,9 @@ void LaneBuilder::use_segments_of(uint64_t from, uint64_t to, int64_t sign) {
   }
 }
 
-/// Gives segments the label of the allocation that made the allocator take them: the one that
-/// follows them at once, and lies in them. What a recording says first, that it began with, is at
-/// time 0 and follows nothing.
+/// Gives each segment the label of the allocation that made the allocator take it: the one that
+/// follows it at once and lies in it. The segments that a recording began with are at time 0 and
+/// follow nothing.
 void LaneBuilder::explain_segments(const Event& event) {
   const uint64_t end = event.address + static_cast<uint64_t>(std::max<int64_t>(event.value, 1));
   for (const uint32_t index : unexplained_) {
@@ -240,8 +240,8 @@ void LaneBuilder::explain_segments(const Event& event) {
   unexplained_.clear();
 }
 
-/// Ends the segments of a range of addresses. Of an expandable segment a part may be unmapped; what
-/// is left of it is a segment of its own.
+/// Ends the segments of a range of addresses. A part of an expandable segment may be unmapped; each
+/// part that remains becomes a segment.
 void LaneBuilder::remove_segments(const Event& event) {
   const uint64_t begin = event.address;
   const auto bytes = static_cast<uint64_t>(std::max<int64_t>(event.value, 1));
@@ -272,7 +272,7 @@ void LaneBuilder::remove_segments(const Event& event) {
     segments_.erase(old.address);
     end_block(block, event.time_ns);
     has_ended = true;
-    if (event.value <= 0) continue;  // all of it went
+    if (event.value <= 0) continue;  // nothing remains
     add_rest(old, old.address, begin);
     add_rest(old, end, old_end);
   }
@@ -315,7 +315,7 @@ void LaneBuilder::begin_action(const Event& event) {
 void LaneBuilder::end_action(const Event& event) {
   for (size_t i = running_.size(); i-- > 0;) {
     if (data_.spans[running_[i]].action != event.action) continue;
-    // A damaged recording may never end an action: it then ends with the action around it.
+    // A damaged recording may never end an action: the action then ends with the one around it.
     for (size_t inner = i; inner < running_.size(); ++inner) {
       data_.spans[running_[inner]].end_ns = last_ns_;
     }

@@ -1,5 +1,5 @@
-// Makes a lane of a recording: in one pass over its events, as the reader decodes them, and one
-// over the changes for the pyramid, since an allocation's category may become known after it.
+// Makes a lane from a recording: in one pass over its events, as the reader decodes them, and one
+// over the changes for the pyramid, since an allocation's category may become known later.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ class LaneBuilder {
   explicit LaneBuilder(const profiler::Header& header,
                        std::optional<profiler::Space> space = std::nullopt);
 
-  /// Tells how many events come, if that is known, so that no array is copied while it grows.
+  /// Tells how many events will come, if that is known, so that no array is copied while it grows.
   void expect(int64_t events);
   void take(const profiler::Event& event);
   /// Returns the lane. Call it once, after the last event. `info` has the facts that only the file
@@ -66,15 +66,15 @@ class LaneBuilder {
   int64_t last_ns_ = 0;
 };
 
-/// Makes a lane of a recording that is in memory.
+/// Makes a lane from a recording in memory.
 Lane lane_of(const profiler::Profile& profile, std::optional<profiler::Space> space = std::nullopt);
 
-/// Receives the part of a recording that has been read, from 0 to 1, and returns true if the rest
-/// is wanted.
+/// Receives the part of a recording that has been read, from 0 to 1, and returns true to go on
+/// reading.
 using ReadProgress = std::function<bool(double part)>;
 
-/// Makes a lane of a file block by block. Throws as Reader does, and std::runtime_error if `tell`
-/// returns false.
+/// Makes a lane from a file, block by block. Throws as Reader does, and std::runtime_error if
+/// `tell` returns false.
 Lane read_lane(const std::string& path, std::optional<profiler::Space> space = std::nullopt,
                const ReadProgress& tell = {});
 

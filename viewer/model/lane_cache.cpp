@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 constexpr std::array<char, 8> kMagic = {'S', 'L', 'L', 'A', 'N', 'E', '0', '5'};
 constexpr size_t kSections = 13;  // the info, then the arrays
 constexpr size_t kSectionAlignment = 64;
-constexpr int64_t kWorthKeeping = 200'000;  // changes: fewer are parsed at no noticeable cost
+constexpr int64_t kWorthKeeping = 200'000;  // changes: fewer are parsed in no noticeable time
 
 struct Section {
   uint64_t offset = 0;
@@ -39,7 +39,7 @@ struct Preamble {
   std::array<char, 8> magic = kMagic;
   uint64_t file_bytes = 0;
   std::array<Section, kSections> sections{};
-  uint32_t checksum = 0;  // CRC-32C of all sections, one behind the other
+  uint32_t checksum = 0;  // CRC-32C of all sections, one after the other
   uint32_t padding = 0;
 };
 
@@ -81,7 +81,7 @@ profiler::Header header_of(const nlohmann::json& json) {
           .start_realtime_ns = whole_of(json.at("start_realtime_ns"))};
 }
 
-/// Packs numbers as they lie in memory: a lane's file is read on the machine that wrote it.
+/// Packs numbers as they are in memory: a lane's file is read on the machine that wrote it.
 template <typename T>
 nlohmann::json packed_array(const std::vector<T>& values) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -97,8 +97,8 @@ std::vector<T> array_of(const nlohmann::json& json) {
   return values;
 }
 
-/// Encodes the info as CBOR, which keeps the bytes of labels: a program may use any. Nobody reads
-/// this form. The judgement is left out: only lanes of whole recordings are kept.
+/// Encodes the info as CBOR, which keeps the bytes of labels: a program may use any. No person
+/// reads this form. The judgement is left out: only lanes of whole recordings are kept.
 std::vector<uint8_t> packed(const LaneInfo& info, const RecordingStamp& stamp) {
   const auto bytes = [](const std::string& text) {
     return nlohmann::json::binary({text.begin(), text.end()});
@@ -152,8 +152,8 @@ uint32_t checksum_of(std::span<const std::span<const std::byte>, kSections> part
   return checksum;
 }
 
-/// True if every byte is as it was written. A lane is a net of indices, so a damaged one would not
-/// only show false numbers, but lead out of its arrays.
+/// True if every byte is as it was written. A lane is a net of indices: a damaged one would not
+/// only show wrong numbers, but point outside its arrays.
 bool is_undamaged(std::span<const std::byte> file, const Preamble& preamble) {
   std::array<std::span<const std::byte>, kSections> parts;
   std::ranges::transform(preamble.sections, parts.begin(), [&](const Section& section) {
@@ -194,7 +194,7 @@ Lane::Sections sections_in_file(std::span<const std::byte> file, const Preamble&
           .uses = {}};
 }
 
-/// True if the arrays have lengths that fit together.
+/// True if the lengths of the arrays fit together.
 bool fits(const Lane::Sections& arrays) {
   const auto changes = static_cast<int64_t>(arrays.words.size());
   const auto levels = pyramid_levels(changes);

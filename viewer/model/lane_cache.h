@@ -12,7 +12,7 @@
 
 namespace shardlens::viewer {
 
-/// Identifies one state of a recording, by which it differs from other states and other recordings.
+/// Identifies one state of a recording among other states and other recordings.
 struct RecordingStamp {
   std::string path;  // absolute
   int64_t bytes = 0;
@@ -21,25 +21,27 @@ struct RecordingStamp {
   bool operator==(const RecordingStamp&) const = default;
 };
 
-/// Returns the stamp of the file as it is now; an empty one, all zeros, if the file cannot be seen.
+/// Returns the stamp of the file as it is now; an empty one, all zeros, if the file cannot be
+/// accessed.
 RecordingStamp stamp_of(const std::string& recording);
 
-/// Returns the folder of cached lanes; empty if the environment names no home, and then nothing is
+/// Returns the folder of cached lanes; empty if the environment names no home; then nothing is
 /// cached.
 std::string default_cache_folder();
 
 /// Returns the cached lane of this recording as it is now, or nothing if the cache has none that is
-/// whole and undamaged. Reads all of the lane's file.
+/// whole and undamaged. Reads the lane's whole file.
 std::optional<Lane> load_cached_lane(const std::string& folder, const RecordingStamp& stamp);
 
-/// Saves a lane under another name and renames it. If that fails (a full disk, no rights), it says
-/// nothing: the recording is read again the next time. Removes the oldest lanes above `most_bytes`.
+/// Saves a lane under another name and renames it. If that fails (a full disk, no rights), it
+/// reports nothing: the recording is parsed again next time. Removes the oldest lanes beyond
+/// `most_bytes`.
 void save_cached_lane(const std::string& folder, const RecordingStamp& stamp, const Lane& lane,
                       int64_t most_bytes = int64_t{8} << 30);
 
-/// Returns the recording's lane, from `folder` if it is there, else by reading the recording. A
+/// Returns the recording's lane, from `folder` if it is cached, else by reading the recording. A
 /// lane that was read is cached if the recording is whole and long enough to be worth it. `space`
-/// and `tell` are those of read_lane; each space is cached for itself. Throws as read_lane does.
+/// and `tell` are as in read_lane; each space is cached separately. Throws as read_lane does.
 Lane open_lane(const std::string& recording, const std::string& folder,
                std::optional<profiler::Space> space = std::nullopt, const ReadProgress& tell = {});
 

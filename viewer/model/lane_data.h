@@ -22,10 +22,11 @@ using profiler::kCategories;
 
 constexpr int64_t kBeforeAll = -1;
 constexpr uint32_t kNeverFreed = UINT32_MAX;
-constexpr uint32_t kMostChanges = 1U << 31;  // a change's word has 31 bits for its block
+constexpr uint32_t kMostChanges = 1U << 31;  // a change's word has 31 bits for the block
 
-/// One allocation: of a tensor, or, in a lane of segments, of memory that the allocator took from
-/// the driver. `given_bytes` are those that the allocator gave, as `profile report` counts them.
+/// One allocation: of a tensor or, in a lane of segments, of memory that the allocator took from
+/// the driver. `given_bytes` are the bytes that the allocator gave, as `profile report` counts
+/// them.
 struct Block {
   int64_t given_bytes = 0;
   int64_t asked_bytes = 0;
@@ -34,7 +35,7 @@ struct Block {
   uint32_t died = kNeverFreed;  // the change that freed it
   uint32_t label = 0;           // index into Lane::strings
   int32_t action = -1;          // of the schedule of its phase
-  int32_t step = -1;            // the last one that had begun
+  int32_t step = -1;            // the last step that had begun
   uint16_t stream = 0;
   Category category{};
   profiler::Phase phase{};
@@ -48,7 +49,7 @@ struct Block {
 struct Extent {
   int64_t max_bytes = 0;
   int64_t min_bytes = 0;
-  int64_t max_change = kBeforeAll;  // the first of its height
+  int64_t max_change = kBeforeAll;  // the first one of that height
   CategoryBytes at_max{};
 };
 
@@ -64,23 +65,23 @@ struct Stretch {
   profiler::Phase phase{};
 };
 
-/// One run of an action of the schedule.
+/// One execution of an action of the schedule.
 struct Span {
   int64_t begin_ns = 0;
   int64_t end_ns = 0;
   int32_t action = -1;
-  int32_t depth = 0;  // the number of actions already running
+  int32_t depth = 0;  // number of actions already running
   int64_t stretch = -1;
 };
 
-/// A block that was freed by another call than allocated it, with the label of that call. PyTorch's
-/// snapshots have these; a recorder keeps no stack of a free.
+/// A block that was freed by another call than the one that allocated it, with the label of that
+/// call. PyTorch's snapshots have these; a recorder keeps no stack of a free.
 struct FreeLabel {
   uint32_t block = 0;
   uint32_t label = 0;  // index into Lane::strings
 };
 
-/// The memory that LibTorch had reserved from a time on.
+/// The memory that LibTorch had reserved from a given time on.
 struct ReservedSample {
   int64_t time_ns = 0;
   int64_t bytes = 0;
@@ -91,11 +92,11 @@ struct FailedRequest {
   int64_t time_ns = 0;
   int64_t change = 0;  // the first change after it
   int64_t asked_bytes = 0;
-  int64_t free_bytes = 0;  // on the device, as the driver said
+  int64_t free_bytes = 0;  // on the device, according to the driver
 };
 
-/// Bytes of a segment that are given to a tensor or, below 0, taken back. Lanes of segments have
-/// these.
+/// Bytes of a segment that are given to a tensor or, below 0, taken back. Only lanes of segments
+/// have these.
 struct SegmentUse {
   int64_t time_ns = 0;
   int64_t bytes = 0;
@@ -106,7 +107,7 @@ constexpr int64_t kLeafChanges = 64;
 constexpr int64_t kFanOut = 8;
 constexpr int64_t kAliveEvery = 65536;  // changes between two saved lists of live blocks
 
-/// The arrays of a lane that is built in memory; those of a cached lane are mapped.
+/// The arrays of a lane that is built in memory; a cached lane's are mapped.
 struct LaneData {
   std::vector<int64_t> times_ns;
   std::vector<uint32_t> words;  // block << 1 | is_free

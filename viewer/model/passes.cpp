@@ -55,7 +55,7 @@ ActionName name_of_action(const planner::Schedule& schedule, const planner::Acti
 
 }  // namespace
 
-/// Parses a schedule; the names stay empty if the text is none, as in an imported or damaged
+/// Parses a schedule; the names stay empty if the text is not one, as in an imported or damaged
 /// recording.
 ActionNames::Names::Names(const std::string& text) {
   if (text.empty()) return;

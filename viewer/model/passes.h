@@ -1,5 +1,5 @@
 // Names the actions of a lane by the schedules that its recording carries as text: names and kinds
-// of actions for the ribbon, and the points of a step by which two strategies are aligned.
+// of actions for the ribbon, and the points of a step by which two runs are aligned.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class ActionNames {
 
   /// Returns an action's name; its text is "outside a pass" for -1.
   ActionName name_of(profiler::Phase phase, int32_t action) const;
-  /// Returns the part of the same action, for pictures of many actions, which need nothing else.
+  /// Returns the part of the same action, for pictures of many actions, which need only that.
   PassPart part_of(profiler::Phase phase, int32_t action) const;
 
  private:
@@ -46,7 +46,7 @@ class ActionNames {
   Names evaluate_;
 };
 
-/// A moment of a step that strategies of one model have in common: "forward of mlp3 begins".
+/// A moment of a step that runs of one model have in common: "forward of mlp3 begins".
 struct Landmark {
   std::string key;
   int64_t time_ns = 0;

@@ -1,4 +1,4 @@
-// Plans on a thread of its own, so that a picture never waits longer for a plan than it wants to.
+// Plans on its own thread, so that drawing never waits longer for a plan than its patience.
 #pragma once
 
 #include <chrono>
@@ -13,26 +13,26 @@
 
 namespace shardlens::viewer {
 
-/// The answer to a request: a run, or one line that says why there is none.
+/// The answer to a request: a run, or one line that says why there is no run.
 struct PlanAnswer {
   PlanRequest request;
   std::optional<Run> run;
   Problem refusal;
 };
 
-/// Plans the request in the calling thread. Never throws for the content of a request: that is a
-/// refusal.
+/// Plans the request in the calling thread. Never throws for the content of a request: that becomes
+/// a refusal.
 PlanAnswer answer_of(const PlanRequest& request, std::optional<profiler::Space> space);
 
-/// Answers the newest request; a new request replaces one that still waits. All calls must come
-/// from one thread.
+/// Answers the newest request; a new request replaces one that is still waiting. All calls must
+/// come from one thread.
 class PlanWorker {
  public:
-  /// Starts the thread. Its lanes are of `space`, as open_runs takes it.
+  /// Starts the thread. Its lanes show `space`, as in open_runs.
   explicit PlanWorker(std::optional<profiler::Space> space);
 
   void ask(const PlanRequest& request);
-  /// Returns the answer to the newest request, once, as soon as it is there; nothing if that takes
+  /// Returns the answer to the newest request, once, as soon as it is ready; nothing if that takes
   /// longer than `most`.
   std::optional<PlanAnswer> wait(std::chrono::milliseconds most);
 
@@ -42,7 +42,7 @@ class PlanWorker {
   const std::optional<profiler::Space> space_;
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  std::optional<PlanRequest> wanted_;  // the newest, while it waits
+  std::optional<PlanRequest> wanted_;  // the newest request, while it waits
   std::optional<PlanRequest> newest_;
   std::optional<PlanAnswer> answer_;
   std::jthread thread_;  // last: it ends first

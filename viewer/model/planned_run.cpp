@@ -24,15 +24,15 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-/// Returns the name in gpus.h of a GPU that the driver calls by its display name; empty for an
-/// unknown one.
+/// Returns the name in gpus.h of a GPU whose display name the driver gives; empty for an unknown
+/// one.
 std::string gpu_of_display_name(const std::string& display_name) {
   const auto gpu = std::ranges::find(gpus(), display_name, &Gpu::display_name);
   return gpu == gpus().end() ? "" : std::string(gpu->name);
 }
 
-/// Returns the configuration with the device that a rank was really given; empty if it is no JSON
-/// object.
+/// Returns the configuration with the device that a rank was really given; empty if it is not a
+/// JSON object.
 std::string config_on(const std::string& config, const std::string& device) {
   Json json = find_json(config, kWritten).value_or(nullptr);
   if (!json.is_object()) return "";
@@ -40,7 +40,7 @@ std::string config_on(const std::string& config, const std::string& device) {
   return json.dump();
 }
 
-/// Returns the configuration of a recording: of a program its command, with the rank that was
+/// Returns the configuration of a recording: for a program its command, with the rank that was
 /// recorded.
 std::string config_of(const profiler::Header& header) {
   const std::string config = config_on(header.config, header.device);
@@ -56,14 +56,14 @@ std::string text_in_file(const std::string& path) {
 }
 
 /// Returns the name of a request: a run's config.json is named after the run's folder, any other
-/// file, as plan.json, after itself.
+/// file, such as plan.json, after itself.
 std::string name_of_request(const std::string& path) {
   const fs::path file = fs::absolute(path).lexically_normal();
   const bool is_of_run = file.filename() == "config.json";
   return is_of_run ? file.parent_path().filename().string() + " plan" : file.stem().string();
 }
 
-/// Replaces the data by one random batch if its folder does not exist here, since a recording may
+/// Replaces the data with one random batch if its folder does not exist here, since a recording may
 /// come from another machine. Returns true if it did.
 bool stand_in_for_data(planner::Config& config) {
   constexpr std::array kWords = {"auto", "synthetic", "fashion-mnist"};

@@ -87,7 +87,7 @@ void build_pyramid(LaneData& data) {
   }
 }
 
-/// Keeps the best of the moments so far; compositions of nodes are not copied until the end.
+/// Keeps the best of the moments so far; the compositions of nodes are copied only at the end.
 class Pyramid::BestMoment {
  public:
   void take(const Extent& extent) {
@@ -106,7 +106,7 @@ class Pyramid::BestMoment {
     own_ = bytes;
   }
   Extent extent() const {
-    if (max_bytes_ < 0) return {};  // there was no moment
+    if (max_bytes_ < 0) return {};  // no moment was added
     return {.max_bytes = max_bytes_,
             .min_bytes = min_bytes_,
             .max_change = max_change_,

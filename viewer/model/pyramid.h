@@ -3,8 +3,7 @@
 // nodes below.
 //
 // Merging keeps the child with the higher maximum together with its composition, and the earlier of
-// equal ones. That is associative, so a picture does not depend on the path by which it was zoomed
-// to.
+// two equal ones. That is associative, so a picture does not depend on how the user zoomed to it.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +17,7 @@ namespace shardlens::viewer {
 /// Fills nodes and checkpoints from words and blocks, whose categories must be final.
 void build_pyramid(LaneData& data);
 
-/// A view of arrays that their owner keeps. Any number of threads may ask at a time.
+/// A view of arrays that their owner keeps. Any number of threads may ask at the same time.
 class Pyramid {
  public:
   Pyramid() = default;
@@ -27,7 +26,7 @@ class Pyramid {
 
   int64_t changes() const { return static_cast<int64_t>(words_.size()); }
   /// Returns the highest of the states after the changes begin..end-1, where kBeforeAll may be the
-  /// first. The range is cut to the changes that exist; an empty one gives the empty state.
+  /// first. The range is clipped to the changes that exist; an empty one gives the empty state.
   Extent query(int64_t begin, int64_t end) const;
   CategoryBytes bytes_after(int64_t change) const;
 

@@ -45,7 +45,7 @@ std::optional<int32_t> rank_of(const fs::path& path) {
   return error == std::errc{} && stop == end ? std::optional(rank) : std::nullopt;
 }
 
-/// Returns the recordings of a run's folder, by rank; none if it is no such folder.
+/// Returns the recordings in a run's folder, by rank; none if the folder is not a run's.
 std::vector<std::string> recordings_in(const fs::path& folder) {
   const fs::path inside = folder / "profiles";
   std::vector<std::pair<int32_t, std::string>> files;
@@ -58,8 +58,8 @@ std::vector<std::string> recordings_in(const fs::path& folder) {
   return paths;
 }
 
-/// Returns the recordings of a run, or the file itself. Throws std::invalid_argument if there is
-/// none.
+/// Returns the recordings of a run, or the file itself. Throws std::invalid_argument if there is no
+/// recording.
 std::vector<std::string> recordings_of(const fs::path& path) {
   if (!fs::exists(path)) throw std::invalid_argument(missing_text(path.string()));
   if (!fs::is_directory(path)) return {path.string()};
@@ -71,8 +71,8 @@ std::vector<std::string> recordings_of(const fs::path& path) {
   return paths;
 }
 
-/// Returns the runs of a folder of runs, in natural order of their names, or the path itself if it
-/// is no such folder. `message` says how many have no room.
+/// Returns the runs in a folder of runs, in natural order of their names, or the path itself if it
+/// is not such a folder. `message` says how many are too many to open.
 std::vector<std::string> runs_of(const std::string& path, std::string& message) {
   if (!fs::is_directory(path) || !recordings_in(path).empty()) return {path};
   std::vector<std::string> runs;
@@ -89,8 +89,8 @@ std::vector<std::string> runs_of(const std::string& path, std::string& message) 
   return runs;
 }
 
-/// Returns the folder or the file by which a run is named: its folder, also where the user gave
-/// what lies in it.
+/// Returns the folder or file after which a run is named: its folder, even if the user gave
+/// something inside the folder.
 fs::path named_by(const fs::path& path) {
   const fs::path clean = fs::absolute(path).lexically_normal();
   const fs::path last = clean.filename().empty() ? clean.parent_path() : clean;
@@ -111,8 +111,8 @@ struct Job {
   std::string path;
   std::optional<profiler::Space> space;
   std::optional<RankLane> opened{};
-  std::optional<Outlook> outlook{};  // of a plan,
-  std::string name{};                // which has its own name
+  std::optional<Outlook> outlook{};  // of a plan
+  std::string name{};                // a plan's own name
   std::string message{};
 };
 
@@ -120,7 +120,7 @@ bool is_snapshot(const std::string& path) {
   return path.ends_with(".pickle") || path.ends_with(".pkl");
 }
 
-/// Reads a snapshot of PyTorch's torch.cuda.memory._dump_snapshot.
+/// Reads a snapshot that PyTorch's torch.cuda.memory._dump_snapshot wrote.
 Lane read_snapshot(const std::string& path, std::optional<profiler::Space> space) {
   return lane_of(profiler::import_memory_viz_file(path), space);
 }
@@ -142,7 +142,7 @@ void open_lane_of(Job& job, const std::string& cache_folder, const ReadProgress&
       .path = job.path, .lane = std::move(lane), .names = std::move(names), .stamp = stamp};
 }
 
-/// Plans a file. Errors name the file: those about a configuration name only its flags.
+/// Plans a file. Errors name the file: errors about a configuration only name its flags.
 Run read_plan(const std::string& path, std::optional<profiler::Space> space) {
   try {
     return planned_run(request_of_file(path), space);
@@ -171,7 +171,7 @@ void open(Job& job, const std::string& cache_folder, const ReadProgress& tell) {
 void open_all(std::vector<Job>& jobs, const std::string& cache_folder,
               const ReadProgress& meanwhile) {
   constexpr std::chrono::milliseconds kPause(50);
-  constexpr double kReading = 0.7;  // of a job; pyramid and caching take the rest
+  constexpr double kReading = 0.7;  // part of a job; pyramid and caching take the rest
   std::atomic<size_t> next = 0;
   std::atomic<bool> is_wanted = true;
   std::vector<std::atomic<double>> parts(jobs.size());
@@ -198,8 +198,8 @@ void open_all(std::vector<Job>& jobs, const std::string& cache_folder,
   }
 }
 
-/// Returns the runs of a group that shares a name which cannot keep it: all, but for the only
-/// measured one among plans, which are of it more often than not.
+/// Returns the runs in a group with the same name that cannot keep that name: all of them, except
+/// the only measured run among plans, which most often are plans of that run.
 std::vector<Run*> unnamed_runs(const std::vector<Run*>& group) {
   const auto is_plan = [](const Run* run) { return run->is_predicted(); };
   if (std::ranges::count_if(group, is_plan) + 1 != std::ssize(group)) return group;
@@ -223,8 +223,8 @@ void name_by_folder(std::vector<Run>& runs) {
   }
 }
 
-/// Makes names unique: a run that still shares its name with an earlier run gets its number in the
-/// list, as in "keep (2)".
+/// Makes names unique: a run that still shares its name with an earlier run gets a number, as in
+/// "keep (2)".
 void tell_apart(std::vector<Run>& runs) {
   name_by_folder(runs);
   for (size_t i = 0; i < runs.size(); ++i) {
@@ -341,15 +341,15 @@ OpenedRuns open_runs(const std::vector<std::string>& paths, const std::string& c
 
 namespace {
 
-/// True if the recording may still grow. A killed one may, too: without locks on the file system, a
-/// growing recording looks like a killed one.
+/// True if the recording may still grow. A killed process's recording may seem to: on a file system
+/// without locks, a growing recording looks like a killed one.
 bool may_grow(const Lane& lane) {
   const profiler::RecordingState state = lane.info().judgement.state;
   return state == profiler::RecordingState::growing || state == profiler::RecordingState::killed;
 }
 
 /// True if the rank's recording must be read again. A mapped file changes before its time of change
-/// does, so an unchanged one is read too, but more and more rarely: a killed process leaves such a
+/// does, so an unchanged file is read too, but more and more rarely: a killed process leaves such a
 /// file forever.
 bool is_due(RankLane& rank, const RecordingStamp& now) {
   if (!may_grow(rank.lane)) return false;
@@ -388,7 +388,8 @@ bool follow(Run& run) {
 
 namespace {
 
-/// True if two runs share all that makes them take the same memory, besides their schedule.
+/// True if two runs share everything that makes them take the same memory, apart from their
+/// schedule.
 bool is_same_work(const profiler::Header& a, const profiler::Header& b) {
   const auto first = find_json(a.config, kWritten).value_or(nullptr);
   const auto second = find_json(b.config, kWritten).value_or(nullptr);

@@ -1,4 +1,4 @@
-// A strategy as the viewer shows it: a run's folder or one recording, with one lane for each rank.
+// A run as the viewer shows it: a run's folder or one recording, with one lane for each rank.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +17,19 @@ struct RankLane {
   Lane lane;
   ActionNames names;
   RecordingStamp stamp;  // when it was opened
-  int patience = 0;      // looks to leave out when nothing is new
-  int wait = 0;          // of these, how many are left
+  int patience = 0;      // how many checks to skip while nothing is new
+  int wait = 0;          // how many of these are left
 };
 
-/// The facts of a plan that stand beside its timeline.
+/// The facts of a plan that are shown with its timeline.
 struct Outlook {
   std::string verdict;         // in words: "fits: 5.32 GiB of 139.80 GiB, 134.48 GiB free"
   bool fits = true;            // true if it fits without retries,
-  bool needs_retries = false;  // or if it fits with them alone
+  bool needs_retries = false;  // or if it fits only with them
   int64_t device_bytes = 0;
   int64_t capacity_bytes = 0;
   int64_t headroom_bytes = 0;
-  double step_seconds = 0;  // by the cost model; 0: it has none
+  double step_seconds = 0;  // by the cost model; 0: unknown
 };
 
 struct Run {
@@ -37,33 +37,33 @@ struct Run {
   std::string name;      // of the folder or file
   std::string strategy;  // "fsdp, keeps weights, fp32"; empty if unknown
   std::vector<RankLane> ranks;
-  std::optional<Outlook> outlook{};  // set if the run was planned here,
-  std::string request_name{};        // as was asked for,
-  std::string request_config{};      // from this config
+  std::optional<Outlook> outlook{};  // set if the run was planned here
+  std::string request_name{};        // its request's name
+  std::string request_config{};      // and config
 
   /// The plan that is drawn over the measured run, and the name under which it was opened.
   std::optional<RankLane> plan{};
   std::string plan_name{};
   std::optional<Outlook> plan_outlook{};
 
-  std::string opened_name{};  // before the user gave `name`; empty: `name` is still that
+  std::string opened_name{};  // before the user renamed the run; empty: it was not
 
-  /// Returns what the run is called as long as it is open, whatever its name: its path, or how a
-  /// plan was asked for.
+  /// Returns the run's key, which stays the same while it is open, whatever its name: its path, or
+  /// how a plan was requested.
   const std::string& key() const;
-  /// Gives the run a name of the user's; an empty one is its first name again. Returns true if that
-  /// changes it.
+  /// Gives the run a name chosen by the user; an empty one restores the original name. Returns true
+  /// if that changes the name.
   bool rename(const std::string& wanted);
   /// Returns the memory that is shown.
   profiler::Space space() const { return ranks.front().lane.info().space; }
-  /// Returns the index of the rank with the highest peak: it decides if a strategy fits. `ranks`
+  /// Returns the index of the rank with the highest peak, which decides whether a run fits. `ranks`
   /// must not be empty.
   size_t peak_rank() const;
   const RankLane& at_peak() const { return ranks[peak_rank()]; }
-  /// Returns the memory of the device; 0 if it is not known, or if the shown memory does not lie
-  /// there.
+  /// Returns the memory of the device; 0 if it is unknown, or if the shown memory is not on the
+  /// device.
   int64_t capacity_bytes() const;
-  /// Joins the judgements of all ranks, so that a run is worth what its least trustworthy rank is.
+  /// Joins the judgements of all ranks: a run is worth as much as its least trustworthy rank.
   profiler::Judgement judgement() const;
   /// True if the run was computed, not measured.
   bool is_predicted() const;
@@ -74,10 +74,10 @@ struct OpenedRuns {
   std::vector<std::string> messages;  // one line each: why a path could not be opened
 };
 
-/// Returns how many recordings a run's folder has; 0 if it is no such folder.
+/// Returns how many recordings a run's folder has; 0 if the folder is not a run's.
 size_t ranks_in(const std::string& folder);
 
-/// Returns the line that says that nothing is at a path.
+/// Returns the line that says that nothing exists at a path.
 std::string missing_text(const std::string& path);
 
 /// Opens runs, folders that hold runs (up to 64 of each), recordings, PyTorch's snapshots (.pickle,
@@ -96,10 +96,10 @@ OpenedRuns open_runs(const std::vector<std::string>& paths, const std::string& c
                      const ReadProgress& meanwhile = {},
                      const std::vector<std::string>& closed = {});
 
-/// Returns for each run the index of that with which it is compared: the first of `wanted` that
+/// Returns for each run the index of the run that it is compared with: the first of `wanted` that
 /// shows the same memory, else the first run that does.
 std::vector<size_t> bases_of(const std::vector<Run>& runs, const std::vector<size_t>& wanted);
-/// Does the same, of which `baseline` is wanted before the earlier ones.
+/// Overload that prefers `baseline` over the earlier ones.
 std::vector<size_t> bases_of(const std::vector<Run>& runs, size_t baseline,
                              const std::vector<size_t>& earlier);
 
@@ -107,9 +107,9 @@ std::vector<size_t> bases_of(const std::vector<Run>& runs, size_t baseline,
 /// has.
 bool follow(Run& run);
 
-/// Gives every plan to the first measured run that has the schedule it was made of: from then on it
-/// is drawn there. separate_plans makes the plans runs of their own again, each behind its measured
-/// one.
+/// Gives every plan to the first measured run with the schedule that the plan was made for: from
+/// then on it is drawn over that run. separate_plans makes the plans separate runs again, each
+/// right after its measured one.
 void join_plans(std::vector<Run>& runs);
 void separate_plans(std::vector<Run>& runs);
 

@@ -63,7 +63,8 @@ int64_t life_steps(const Lane& lane, const Block& block) {
 }
 
 /// Matches the words of a query with the texts of blocks, in lower case. Results are remembered by
-/// what a text depends on: recordings have millions of blocks and thousands of such texts.
+/// everything that a text depends on: recordings have millions of blocks and thousands of such
+/// texts.
 class Texts {
  public:
   Texts(const Lane& lane, const ActionNames& names)

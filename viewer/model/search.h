@@ -14,11 +14,11 @@ namespace shardlens::viewer {
 
 /// The conditions of a search; an allocation must fulfil all of them.
 struct Query {
-  std::vector<std::string> words;  // of label, category, action or stack, in lower case
+  std::vector<std::string> words;  // in label, category, action or stack; lower case
   std::optional<int64_t> more_than_bytes;
   std::optional<int64_t> less_than_bytes;
   std::optional<int32_t> rank;
-  std::optional<int64_t> more_than_steps;  // length of life
+  std::optional<int64_t> more_than_steps;  // lifetime
   bool alive_at_peak = false;
 
   bool is_empty() const;
@@ -27,7 +27,7 @@ struct Query {
 /// Parses "mlp3 >64MiB <1GiB rank:3 life>2steps alive@peak": blanks separate the parts, and the
 /// case of words does not matter. Throws std::invalid_argument for a bad size or number.
 Query parse_query(std::string_view text);
-/// Does the same for the search of a session, which may be edited: one that cannot be parsed is
+/// Parses the search of a session, which may have been edited: one that cannot be parsed counts as
 /// empty.
 Query query_of_session(std::string_view text);
 

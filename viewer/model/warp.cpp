@@ -18,7 +18,7 @@ double mapped(double value, const Range& from, const Range& to) {
   return to.begin + std::clamp(at, 0.0, 1.0) * to.length();
 }
 
-/// Returns the time right behind the last event, so that a column up to there shows it.
+/// Returns the time right after the last event, so that a column up to there shows it.
 double end_of(const Lane& lane) { return static_cast<double>(lane.info().end_ns + 1); }
 
 /// Returns the indices of the training steps among the stretches.
@@ -42,8 +42,8 @@ Warp time_warp(const Lane& lane) {
 }
 
 /// Returns the time at which a step ends on the axis: a step includes what follows it (an
-/// evaluation) until the next one begins, but the last step does not, since the end of the run is a
-/// piece of its own.
+/// evaluation) until the next one begins. The last step does not: the end of the run is a separate
+/// piece.
 double end_of_step(const Lane& lane, const std::vector<size_t>& steps, size_t i) {
   const auto& stretches = lane.arrays().stretches;
   const bool is_last = i + 1 == steps.size();
@@ -74,7 +74,8 @@ Pieces pieces_of_step(double number, const Range& position, const StepPoints& po
   return pieces;
 }
 
-/// Returns the index of the baseline's step of the same number, or nothing if there is none.
+/// Returns the index of the baseline's step with the same number, or nothing if there is no such
+/// step.
 std::optional<size_t> same_step(const Lane& baseline, int64_t number) {
   const auto steps = steps_of(baseline);
   for (const size_t step : steps) {
@@ -83,7 +84,7 @@ std::optional<size_t> same_step(const Lane& baseline, int64_t number) {
   return std::nullopt;
 }
 
-/// Returns the points that both have, without those whose order is not the same in both.
+/// Returns the points that both lanes have, except those that come in different orders.
 StepPoints common_points(const NamedLane& lane, const NamedLane& baseline, size_t step) {
   const auto& stretches = lane.lane->arrays().stretches;
   const auto other = same_step(*baseline.lane, stretches[step].number);
@@ -209,7 +210,8 @@ double x_of_failure(const Warp& warp, const Lane& lane, const FailedRequest& fai
 
 namespace {
 
-/// Returns the first change that `is_behind` an x; changes() if none is. Their x never falls.
+/// Returns the first change whose x satisfies `is_behind`; changes() if there is none. Their x
+/// never decreases.
 int64_t first_change(const Warp& warp, const Lane& lane,
                      const std::function<bool(double)>& is_behind) {
   int64_t begin = 0;
@@ -239,7 +241,7 @@ std::optional<int64_t> change_before(const Warp& warp, const Lane& lane, double 
 
 namespace {
 
-/// Returns the first change at or after an x that the warp shows; x is first cut to the warp's
+/// Returns the first change at or after an x that the warp shows; x is first clipped to the warp's
 /// extent.
 int64_t border_at(const Warp& warp, const Lane& lane, double x) {
   const Range all = warp.extent();
@@ -248,7 +250,7 @@ int64_t border_at(const Warp& warp, const Lane& lane, double x) {
 }
 
 /// True if the range lies outside the warp's extent, or if the warp shows nothing at one of its
-/// ends, which are first cut to the extent.
+/// ends, which are first clipped to the extent.
 bool is_gap(const Warp& warp, const Range& x) {
   const Range all = warp.extent();
   if (x.end < all.begin || x.begin > all.end) return true;

@@ -1,6 +1,6 @@
-// Aligns lanes: maps the moments of each lane to an x axis that all strategies share. A warp is
-// piecewise linear and monotone, and values are never interpolated: every column of a picture shows
-// a moment that was recorded. An x for which a lane has no moment is a gap.
+// Aligns lanes: maps the moments of each lane to an x axis that all runs share. A warp is piecewise
+// linear and monotone, and values are never interpolated: every column of a picture shows a moment
+// that was recorded. An x for which a lane has no moment is a gap.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-/// Maps x to a lane's positions: times in ns, or changes.
+/// Maps x to positions in a lane: times in ns, or changes.
 class Warp {
  public:
   struct Piece {
@@ -43,8 +43,8 @@ class Warp {
   };
 
   Warp() = default;
-  /// The pieces must rise in x and in position. Pieces without length in x, or out of order, are
-  /// left out.
+  /// The pieces must rise in x and in position. Pieces of zero length in x, or out of order, are
+  /// dropped.
   Warp(std::vector<Piece> pieces, bool by_change);
 
   bool is_by_change() const { return by_change_; }
@@ -60,8 +60,8 @@ class Warp {
   bool by_change_ = false;
 };
 
-/// A lane with the names of its actions. warp_of makes the warp of `lane`; the others are compared
-/// with `baseline`: for `phase`, the points of a step that both have lie on each other.
+/// A lane with the names of its actions. warp_of makes the warp of `lane`, aligned with `baseline`:
+/// for `phase`, the points of a step that both have coincide.
 struct NamedLane {
   const Lane* lane = nullptr;
   const ActionNames* names = nullptr;
@@ -71,7 +71,7 @@ Warp warp_of(Alignment alignment, const NamedLane& lane, const NamedLane& baseli
 /// Returns the x of a change of the lane.
 double x_of_change(const Warp& warp, const Lane& lane, int64_t change);
 
-/// Returns the x of a request that failed.
+/// Returns the x of a failed request.
 double x_of_failure(const Warp& warp, const Lane& lane, const FailedRequest& failure);
 
 /// Returns the first change that lies beyond an x; nothing if there is none.

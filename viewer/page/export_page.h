@@ -8,8 +8,8 @@
 
 namespace shardlens::viewer {
 
-/// Writes the ranks of a run, or the one that is given, or one recording. Throws
-/// std::invalid_argument for what cannot be read.
+/// Writes all ranks of a run, or the given one, or one recording. Throws std::invalid_argument for
+/// anything that cannot be read.
 void export_page(const std::string& source, std::optional<int32_t> rank, std::ostream& out);
 
 }  // namespace shardlens::viewer

@@ -21,7 +21,7 @@ namespace shardlens::viewer {
 
 namespace {
 
-constexpr int64_t kMostPageChanges = 8'000'000;  // 20 MB, and a second to open
+constexpr int64_t kMostPageChanges = 8'000'000;  // 20 MB, one second to open
 
 std::string html_escaped(std::string_view text) {
   std::string html;
@@ -46,7 +46,7 @@ std::string html_escaped(std::string_view text) {
   return html;
 }
 
-/// Returns JSON in which nothing can end the element that it stands in.
+/// Returns JSON in which nothing can close the HTML element around it.
 std::string json_escaped(std::string text) {
   std::string safe;
   safe.reserve(text.size());
@@ -88,7 +88,7 @@ std::string theme_style(Theme theme) {
 }
 
 void write_head(const std::vector<PageLane>& lanes, Theme theme, std::ostream& out) {
-  // The policy lets the page load nothing, whatever stands in it.
+  // The policy lets the page load nothing, whatever it contains.
   out << fmt::format(
       "<!doctype html>\n<html lang=\"en\" data-theme=\"{}\">\n<meta charset=\"utf-8\">\n"
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
@@ -98,7 +98,7 @@ void write_head(const std::vector<PageLane>& lanes, Theme theme, std::ostream& o
   out << page_style() << "</style>\n";
 }
 
-/// Writes what can be read without a script: names, doubts and peaks.
+/// Writes the parts that can be read without a script: names, doubts and peaks.
 void write_lane(const PageLane& lane, std::ostream& out) {
   const LaneInfo& info = lane.rank->lane.info();
   const Extent& peak = lane.rank->lane.peak();
@@ -155,7 +155,7 @@ std::vector<PageLane> page_lanes(const std::vector<Run>& runs, const ViewState& 
   return lanes;
 }
 
-/// Leaves the baseline and the lanes with the highest peaks, so many that a page stays swift.
+/// Keeps the baseline and the lanes with the highest peaks, as many as a page can show fast.
 void leave_highest(std::vector<PageLane>& lanes, const RankLane* baseline) {
   std::vector<const RankLane*> kept;
   for (const PageLane& lane : lanes) kept.push_back(lane.rank);

@@ -1,5 +1,5 @@
-// Writes runs as one page to hand on: an HTML file that needs neither server nor network, with all
-// changes of every lane in it, drawn by a script that lies in it too.
+// Writes runs as one page to share: an HTML file that needs neither server nor network. It holds
+// all changes of every lane, and the script that draws them.
 #pragma once
 
 #include <ostream>
@@ -10,11 +10,11 @@
 
 namespace shardlens::viewer {
 
-/// Writes what the state shows: of each run the rank that is shown, or each of its ranks, and a
-/// plan that is drawn over a run behind it, in the order and folded as the state has them. If that
-/// is more than a browser draws swiftly, the lanes with the highest peaks are written, and the page
-/// says so. `runs` must not be empty. Reads the stacks of recordings once more, and throws as
-/// Reader does.
+/// Writes what the state shows: the shown rank of each run or all its ranks, each followed by a
+/// plan that is drawn over the run, in the state's order and folded as in the state. If that is
+/// more than a browser draws fast, only the lanes with the highest peaks are written, and the page
+/// says so. `runs` must not be empty. Reads the stacks of recordings again, and throws as Reader
+/// does.
 void write_page(const std::vector<Run>& runs, const ViewState& state, std::ostream& out);
 
 }  // namespace shardlens::viewer

@@ -1,5 +1,5 @@
-// The page itself: its state, what stands in it, and what keys and pointer do. Everything that is
-// drawn follows from `state`.
+// The page itself: its state, its elements, and what keys and pointer do. Everything that is drawn
+// follows from `state`.
 
 const facts = JSON.parse(document.getElementById('facts').textContent);
 facts.categoryNames = [];  // by id
@@ -17,14 +17,14 @@ const state = {
   alignment: facts.alignment,
   view: { begin: 0, end: 1 },
   focus: facts.lanes.length > 1 ? Number(facts.baseline === 0) : 0,
-  cursor: null,    // { x, lane, change }; null: panels are about peaks
+  cursor: null,    // { x, lane, change }; null: panels show peaks
   hover: null,     // x
   selected: null,  // a Selected
   shown: null,     // a set of categories; null: all
   heights: 'same height',
   order: facts.order,
-  folded: new Set(),  // numbers of lanes that show their name and peak alone
-  magnified: 1,  // how often the plots are higher than what fits
+  folded: new Set(),  // numbers of lanes that show only their name and peak
+  magnified: 1,  // zoom of the height; 1: the whole height fits
   panel: facts.lanes.length > 1 ? 'what changed' : 'table',
   tree: { by: 'stack', from: 'top' },
   difference: facts.lanes.length > 1,
@@ -77,7 +77,7 @@ function align(alignment) {
   drawPanel();
 }
 
-// Returns the bytes at the upper edge of a lane: memory of a device and of the host do not share it.
+// Returns the bytes at the upper edge of a lane: device memory and host memory do not share it.
 function topOf(lane) {
   const like = state.heights === 'own height'
     ? [lane] : lanes.filter((other) => other.facts.space === lane.facts.space);
@@ -135,7 +135,7 @@ function focusOn(index) {
 
 let isDue = false;
 
-// Draws in the browser's next frame, however often it is called before.
+// Draws in the browser's next frame, once, however often it is called before.
 function draw() {
   if (isDue) return;
   isDue = true;
@@ -157,7 +157,7 @@ function isVisible(canvas) {
   return box.height > 0 && box.bottom > 0 && box.top < window.innerHeight;
 }
 
-// Says the height of what is shown: the peak of all, or of the isolated category.
+// Says the peak of what is shown: of all categories, or of the isolated one.
 function drawHeadline(lane, line, index) {
   const { peak } = lane;
   const what = state.shown === null ? `peak of ${lane.facts.space} memory`
@@ -278,7 +278,7 @@ function listen(plot) {
   canvas.addEventListener('dblclick', fit);
 }
 
-// Puts the cursor on the highest moment of the column, so that the panels say what the tooltip has
+// Puts the cursor on the highest moment of the column, so that the panels say what the tooltip
 // said, and selects the block under the pointer.
 function click(plot, event) {
   const moment = plot.momentAt(event.offsetX);
@@ -341,7 +341,7 @@ function takeKey(event) {
   found.act();
 }
 
-// --- what stands in the page ---------------------------------------------------------------------
+// --- the elements of the page --------------------------------------------------------------------
 
 function addControls() {
   const controls = element('div');
@@ -473,10 +473,10 @@ async function start() {
   page.isReady = true;
 }
 
-// What a test can ask; frames are the milliseconds that each picture took.
+// Tests read this; `frames` are the milliseconds that each picture took.
 const page = { isReady: false, frames: [], lanes, plots, state };
 window.page = page;
 start().catch((error) => {
-  const line = `This page cannot be drawn: ${error.message}. It needs a browser from 2023 or later.`;
+  const line = `This page cannot be drawn: ${error.message}. It needs a browser from 2023 on.`;
   document.querySelector('header').append(element('p', 'doubt', line));
 });

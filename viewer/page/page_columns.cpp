@@ -60,7 +60,7 @@ class Guesses {
 
   std::vector<uint32_t> kinds_;
   std::vector<int64_t> lives_;
-  std::vector<uint32_t> last_;  // by a hash of kContext kinds: what came behind them
+  std::vector<uint32_t> last_;  // by a hash of kContext kinds: what came after them
   uint32_t at_ = kNone;
 };
 

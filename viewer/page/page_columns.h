@@ -13,7 +13,7 @@ namespace shardlens::viewer {
 
 constexpr int64_t kNsPerUs = 1000;  // a page counts microseconds
 
-/// Blocks of one group and one size are of one kind.
+/// Blocks of the same group and the same size have the same kind.
 struct BlockKind {
   uint32_t group = 0;
   int64_t given_bytes = 0;
@@ -22,7 +22,7 @@ struct BlockKind {
 
 struct LaneKinds {
   std::vector<profiler::AliveGroup> groups;  // in order of appearance; bytes and count are 0
-  std::vector<BlockKind> kinds;              // the same
+  std::vector<BlockKind> kinds;              // in the same order
   std::vector<uint32_t> of_block;
 };
 
@@ -43,7 +43,7 @@ LaneKinds kinds_of(const Lane& lane);
 /// page_data.js reads this.
 std::string packed_changes(const Lane& lane, const LaneKinds& kinds);
 
-/// Returns the text deflated, and that in base64.
+/// Returns the text, deflated and then encoded in base64.
 std::string packed_text(std::string_view text);
 
 }  // namespace shardlens::viewer

@@ -1,6 +1,6 @@
 'use strict';
 // Reads the changes of lanes, as page_columns.h packs them, and finds the highest moment of any
-// stretch of them. Times are microseconds, positions are times or numbers of changes.
+// range of them. Times are microseconds; positions are times or numbers of changes.
 
 const LEAF = 64;  // changes below a leaf of the pyramid
 const FAN = 8;    // nodes below a node
@@ -34,7 +34,7 @@ class Varints {
   }
 }
 
-// Guesses the kind and the life of the next block: the note in page_columns.h says how.
+// Guesses the kind and the life of the next block, as the note in page_columns.h says.
 class Guesses {
   constructor(kinds, lives) {
     this.kinds = kinds;
@@ -128,7 +128,7 @@ class Lane {
     return wordsOf(category) + (place === '' ? ' outside a pass' : ' of ' + place);
   }
 
-  // Counts the categories of `shown` alone, or all of them, from now on.
+  // Counts only the categories of `shown` from now on, or all if it is null.
   show(shown) {
     this.shown = shown;
     const leaves = Math.ceil(this.changes / LEAF);
@@ -175,7 +175,7 @@ class Lane {
   totalAfter(change) { return change < 0 ? 0 : this.totals[change]; }
 
   // Returns the highest of the states after the changes begin..end-1: its bytes and its change, the
-  // first of its height. BEFORE_ALL is the empty state before all changes.
+  // first one of that height. BEFORE_ALL is the empty state before all changes.
   highest(begin, end) {
     const best = { bytes: -1, change: BEFORE_ALL };
     if (begin < 0) best.bytes = 0, begin = 0;
@@ -270,7 +270,7 @@ class Warp {
   begin() { return this.pieces.length === 0 ? 0 : this.pieces[0][0]; }
   end() { return this.pieces.length === 0 ? 1 : this.pieces.at(-1)[1]; }
 
-  // Returns the changes that a column shows: the first one, and the one behind the last. Null: it
+  // Returns the changes that a column shows: the first one, and the one after the last; null if it
   // shows none.
   changes(lane, begin, end) {
     const low = this.position(begin, true);
@@ -279,7 +279,7 @@ class Warp {
     if (this.byChange) return [Math.ceil(low), Math.ceil(high)];
     return [lane.changeAt(low), lane.changeAt(high)];
   }
-  // Returns the position at x; in a gap that of the next piece, or of the one before.
+  // Returns the position at x; in a gap, the position of the next piece or else of the one before.
   position(x, wantsNext) {
     const all = this.pieces;
     let begin = 0;

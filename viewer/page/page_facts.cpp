@@ -32,7 +32,7 @@ double in_us(int64_t time_ns) {
   return static_cast<double>(time_ns) / static_cast<double>(kNsPerUs);
 }
 
-/// Gives every text or path a number, the first 0.
+/// Gives every text or path a number, starting from 0.
 template <class Value>
 class NumberedValues {
  public:

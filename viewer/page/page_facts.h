@@ -1,4 +1,4 @@
-// Says in JSON what a page knows about its lanes, beside their changes.
+// Says in JSON what a page knows about its lanes besides their changes.
 #pragma once
 
 #include <cstddef>
@@ -18,19 +18,20 @@ struct PageLane {
   std::string strategy;
   const Run* run = nullptr;
   const RankLane* rank = nullptr;
-  bool is_folded = false;     // shown first by its name and peak alone
+  bool is_folded = false;     // only name and peak are shown at first
   profiler::Stacks stacks{};  // of its labels
 };
 
 /// Returns the title of the page: "Memory of 2 runs", or the name of the only one.
 std::string page_title(const std::vector<PageLane>& lanes);
 
-/// Returns what the numbers of a lane are worth, in one line; nothing if its recording is whole.
+/// Returns in one line how far the numbers of a lane can be trusted; empty if its recording is
+/// whole.
 std::string doubt_of_lane(const PageLane& lane);
 
-/// Returns what stands in every page, readable for tools: title, categories, lanes with their peaks
-/// and judgements, and the comparison of each lane with that of index `baseline`, by the rules of
-/// matching.h.
+/// Returns the facts in every page, readable for tools: title, categories, lanes with their peaks
+/// and judgements, and the comparison of each lane with the lane of index `baseline`, by the rules
+/// of matching.h.
 std::string page_facts(const std::vector<PageLane>& lanes, size_t baseline, const ViewState& state);
 
 /// Returns what the changes of a lane refer to: names, stacks and modules of its groups, as

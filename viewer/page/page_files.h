@@ -1,5 +1,5 @@
-// The style and the script of a page, which lie beside this file as page.css and *.js: the build
-// makes them a part of the program.
+// The style and the script of a page, kept next to this file as page.css and *.js: the build embeds
+// them in the program.
 #pragma once
 
 #include <string_view>

@@ -27,7 +27,7 @@ function chooser(title, words, chosen, act, shown = {}) {
   return made;
 }
 
-// Returns the change of a lane that the panels are about: at the cursor, or the lane's peak.
+// Returns the change of a lane that the panels show: at the cursor, or at the lane's peak.
 function momentOf(lane) {
   if (state.cursor === null) return lane.peak.change;
   if (state.cursor.lane === lane) return state.cursor.change;
@@ -54,7 +54,7 @@ const COLUMNS = [
 
 function bornText(step) { return step < 0 ? 'before step 0' : 'step ' + step; }
 
-// Returns the blocks that are alive after a change, those of one name and category as a row.
+// Returns the blocks that are alive after a change, one row for all blocks of a name and category.
 function aliveRows(lane, change) {
   const rows = new Map();
   for (const block of lane.aliveAfter(change)) {
@@ -246,7 +246,7 @@ function drawBlock() {
   box.firstChild.append(copy);
 }
 
-// The clipboard of navigator is closed to pages from disk in some browsers; this is not.
+// Some browsers close navigator.clipboard to pages from disk; this way stays open.
 function copyText(text) {
   const area = element('textarea');
   area.value = text;

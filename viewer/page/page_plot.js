@@ -1,6 +1,6 @@
-// Draws lanes: every column of pixels is its highest moment, stacked by category.
+// Draws lanes: every column of pixels shows its highest moment, stacked by category.
 
-const LEFT = 78;  // of the axis of bytes, in CSS pixels
+const LEFT = 78;  // width of the axis of bytes, in CSS pixels
 const BOTTOM = 20;
 const TOP = 8;
 const RIGHT = 10;
@@ -110,7 +110,7 @@ class Plot {
   yOf(bytes) { return TOP + this.height * (1 - bytes / this.top); }
   bytesAt(pixel) { return (1 - (pixel - TOP) / this.height) * this.top; }
 
-  // Returns the highest moment that a pixel shows; null in a gap.
+  // Returns the highest moment that a pixel column shows; null in a gap.
   momentAt(pixel) { return this.columns[Math.floor((pixel - LEFT) * this.ratio)] || null; }
 
   find(warp, count) {
@@ -202,7 +202,7 @@ class Plot {
     }
   }
 
-  // Draws what LibTorch had reserved as a line, over the whole stack alone.
+  // Draws the memory that LibTorch had reserved as a line, but only over the whole stack.
   drawReserved(context) {
     if (this.lane.shown !== null || this.lane.reserved.length === 0) return;
     context.strokeStyle = color('muted');
@@ -296,8 +296,9 @@ class Plot {
   }
 }
 
-// A block with a function that tells what lies below it in its category after a change: the older
-// blocks of the category. These can only end while it lives, so that is a short list of falls.
+// A block with a function that returns the bytes below it in its category after a change: the older
+// blocks of the category. While the block lives these can only be freed, so that is a short list of
+// falls.
 class Selected {
   constructor(lane, block) {
     this.lane = lane;

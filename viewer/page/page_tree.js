@@ -1,7 +1,7 @@
-// What is alive at a moment as a tree, by the rules of profiler/report/alive_tree.h, drawn as a
+// The tree of what is alive at a moment, by the rules of profiler/report/alive_tree.h, drawn as a
 // flame graph.
 
-const ROW = 20;  // of a place, in CSS pixels
+const ROW = 20;  // height of a place, in CSS pixels
 
 function withoutFolders(path) { return path.slice(path.lastIndexOf('/') + 1); }
 
@@ -36,7 +36,8 @@ class AliveTree {
     this.compares = compares;
     this.root = treeNode(['all', '', 0]);
   }
-  // Adds what is alive after a change. Of two runs a place is the same whatever its folder and line.
+  // Adds what is alive after a change. When two runs are compared, a place is the same whatever its
+  // folder and line.
   add(lane, change, options, isBaseline) {
     const sums = new Map();
     for (const block of lane.aliveAfter(change)) {
@@ -73,7 +74,7 @@ function childrenOf(node) {
   return [...node.children.values()].sort((a, b) => widthOf(b) - widthOf(a));
 }
 
-// Draws a tree, or what lies below one of its places. `boxes` is what it has drawn last.
+// Draws a tree, or what lies below one of its places. `boxes` is what was drawn last.
 class Flame {
   constructor(canvas, tree) {
     this.canvas = canvas;
@@ -99,7 +100,8 @@ class Flame {
     for (const box of this.boxes) this.drawBox(context, box, search);
   }
 
-  // Children lie side by side below their place; with two runs their sum can be wider than it.
+  // Children lie side by side below their place; with two runs their sum can be wider than the
+  // place.
   place(node, x, y, width) {
     this.boxes.push({ node, x, y, width });
     const children = childrenOf(node);
@@ -132,7 +134,7 @@ class Flame {
     return this.boxes.findLast(isIn)?.node || null;
   }
 
-  // Lets a place fill the width, or, if it does already, the one above it.
+  // Makes a place fill the width; if it already does, makes the one above fill it.
   enter(node) {
     const at = this.path.indexOf(node);
     const isFilling = at > 0 && at === this.path.length - 1;
@@ -160,7 +162,7 @@ function textColor(node, compares) {
   return node.bytes === node.base ? color('text') : color('card');
 }
 
-// Returns a colour that the same text always has.
+// Returns a colour that is always the same for the same text.
 function shadeOf(text) {
   let hash = 0;
   for (const c of text) hash = (Math.imul(hash, 31) + c.codePointAt(0)) >>> 0;

@@ -13,12 +13,12 @@ constexpr float kHeader = 30;
 constexpr float kLegend = 24;
 constexpr float kMessage = 18;
 constexpr float kMinimap = 34;
-constexpr float kColumn = 308;         // at the right, at least,
-constexpr float kMostColumn = 460;     // and at most;
+constexpr float kColumn = 308;         // at the right, at least
+constexpr float kMostColumn = 460;     // and at most
 constexpr float kColumnPart = 0.215F;  // of the window's width, between these
 constexpr float kTableRow = 19;
 constexpr float kCardTitle = 84;
-constexpr float kRowTitle = 250;  // beside the plot, where strategies are in rows
+constexpr float kRowTitle = 250;  // beside the plot, if lanes are in rows
 constexpr float kYAxis = 60;
 constexpr float kResidual = 40;
 constexpr float kWhatIf = 424;
@@ -49,7 +49,7 @@ constexpr float kLeastPlot = 60;      // that bars and ribbon leave to the plot
 
 bool is_in_rows(const ViewState& state) { return state.layout == LaneLayout::rows; }
 
-/// Places the parts of a card. The title stands beside the plot in rows, above it in columns.
+/// Places the parts of a card. The title is beside the plot in rows, above it in columns.
 CardGeometry card_of(Box box, const ViewState& state, bool has_plans, float scale) {
   const auto px = [scale](float points) { return points * scale; };
   CardGeometry card{.card = box,
@@ -78,7 +78,7 @@ CardGeometry card_of(Box box, const ViewState& state, bool has_plans, float scal
   return card;
 }
 
-/// Returns how many pieces of at least a length fit beside each other.
+/// Returns how many pieces of at least this length fit side by side.
 size_t pieces_in(float length, float least, float gap) {
   return static_cast<size_t>(std::max(1.F, (length + gap) / (least + gap)));
 }
@@ -100,8 +100,8 @@ std::vector<Box> parts_of(Box box, size_t lines, size_t columns, float gap) {
   return parts;
 }
 
-/// Places the folded lanes as lines below the cards. Where not all have room, the last place is for
-/// the number of the others.
+/// Places the folded lanes as lines below the cards. If not all fit, the last line holds the number
+/// of the others.
 void place_folded(Geometry& geometry, Box& rest, const GeometryInput& input) {
   if (input.folded == 0) return;
   const auto px = [&](float points) { return points * static_cast<float>(input.scale); };
@@ -118,8 +118,8 @@ void place_folded(Geometry& geometry, Box& rest, const GeometryInput& input) {
   rest.take_bottom(px(kGap));
 }
 
-/// Places the cards: below each other, or side by side in as many lines as are needed. Where they
-/// would become too small, some lines are scrolled.
+/// Places the cards: below each other, or side by side in as many lines as are needed. If they
+/// would become too small, only some lines are shown and the rest are scrolled to.
 void place_cards(Geometry& geometry, Box rest, const GeometryInput& input, const ViewState& state) {
   if (input.lanes == 0) return;
   const auto px = [&](float points) { return points * static_cast<float>(input.scale); };
@@ -142,8 +142,8 @@ void place_cards(Geometry& geometry, Box rest, const GeometryInput& input, const
   }
 }
 
-/// Places the panels of the column at the right: what-if, what is alive, and what is selected. A
-/// narrow window has the column only for what was asked for: what is alive gives way.
+/// Places the panels of the column at the right: what-if, what is alive, and what is selected. In a
+/// narrow window the column only holds what was asked for: what is alive gives way.
 void place_column(Geometry& geometry, Box& rest, const GeometryInput& input,
                   const ViewState& state) {
   const auto px = [&](float points) { return points * static_cast<float>(input.scale); };

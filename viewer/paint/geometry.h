@@ -1,4 +1,5 @@
-// Places the parts of the picture, in pixels: a function of its size and of what is shown.
+// Places the parts of the picture, in pixels: a function of the picture's size and of what is
+// shown.
 #pragma once
 
 #include <vector>
@@ -11,10 +12,10 @@ namespace shardlens::viewer {
 struct CardGeometry {
   Box card;
   Box title;   // name, strategy, peak, change
-  Box y_axis;  // texts left of the plot
+  Box y_axis;  // texts to the left of the plot
   Box plot;
-  Box residual;  // measured less planned; without height if there is no plan
-  Box bars;      // steps and phases; without height if it is not shown
+  Box residual;  // measured minus planned; no height without a plan
+  Box bars;      // steps and phases; no height if not shown
   Box ribbon;    // actions
   Box x_axis;
 };
@@ -22,21 +23,21 @@ struct CardGeometry {
 struct Geometry {
   Box header;
   Box legend;
-  size_t legend_lines = 1;  // which divide it evenly
+  size_t legend_lines = 1;  // which divide the legend evenly
   Box messages;
   Box minimap;
-  Box what_if;  // without width if it is not shown
+  Box what_if;  // no width if not shown
   Box alive;
-  Box details;  // of what is selected; without width if nothing is
-  Box tree;     // in the table's place; without height if it is not shown
+  Box details;  // of the selection; no width if nothing is selected
+  Box tree;     // in the table's place; no height if not shown
   Box table;
-  std::vector<CardGeometry> cards;  // of the lanes that have room, from `first_lane` on
+  std::vector<CardGeometry> cards;  // of the lanes that fit, from `first_lane` on
   size_t first_lane = 0;
-  size_t lane_columns = 1;  // cards in a line
-  size_t lane_lines = 1;    // lines that have room,
+  size_t lane_columns = 1;  // cards per line
+  size_t lane_lines = 1;    // lines that fit
   size_t all_lines = 1;     // of all
-  Box lane_bar;             // where they are scrolled; without width if all have room
-  std::vector<Box> folded;  // of the folded lanes, or of as many as have room
+  Box lane_bar;             // scrolls them; no width if all fit
+  std::vector<Box> folded;  // of the folded lanes that fit
 };
 
 struct GeometryInput {
@@ -45,8 +46,8 @@ struct GeometryInput {
   int top = 0;
   double scale = 1;
   size_t runs = 0;
-  size_t lanes = 0;   // that have a card,
-  size_t folded = 0;  // and that have a line
+  size_t lanes = 0;   // with a card
+  size_t folded = 0;  // with a line
   size_t table_rows = 0;
   size_t tree_rows = 0;     // below the tree's head
   size_t details_rows = 0;  // of what is selected

@@ -103,7 +103,7 @@ bool is_inside_character(std::string_view text, size_t at) {
   return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80;
 }
 
-/// Returns the longest of the texts that `cut_to` makes of 0 to `size` bytes that is fitting.
+/// Returns the longest fitting text among those that `cut_to` makes of 0 to `size` bytes.
 std::string longest_cut(size_t size, const std::function<std::string(size_t)>& cut_to,
                         const std::function<bool(const std::string&)>& is_fitting) {
   size_t fits = 0;

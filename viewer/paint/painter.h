@@ -1,4 +1,4 @@
-// Puts items into a picture: every part of it draws text and boxes with a Painter.
+// Adds items to a picture: all text and boxes are drawn with a Painter.
 #pragma once
 
 #include <string>
@@ -23,27 +23,26 @@ class Painter {
   void fill(const Box& box, const Color& color, float radius = 0);
   void outline(const Box& box, const Color& color, float radius = 0, float points = 1);
   void line(float x0, float y0, float x1, float y1, const Color& color, float points = 1);
-  /// Draws the ground of a panel, with an edge of a colour.
+  /// Draws the background of a panel, with an edge of the given colour.
   void card(const Box& box, const Color& edge);
-  /// Cuts the left end off a line of a list, and draws the colour of what the line is of there.
+  /// Cuts off the left end of a list's line, and draws the colour of the line's subject there.
   void swatch(Box& line, const Color& color);
   /// Draws a triangle that points up or down, as high as it is wide.
   void triangle(float x, float y, float size, bool up, const Color& color);
   void image(const Box& box, const Image& image);
   void area(const Area& area) { picture_.areas.push_back(area); }
 
-  /// Draws a text at the left of the box, in its middle from top to bottom, cut to its width.
-  /// Returns the x at which the text ends.
+  /// Draws a text at the left of the box, vertically centred, cut to the box's width. Returns the x
+  /// at which the text ends.
   float text(const Box& box, std::string_view text, const Color& color, Style style = Style::body);
-  /// Draws the first of the texts that fits the box; the last is cut if none does.
+  /// Draws the first of the texts that fits the box; if none does, cuts the last.
   void text_that_fits(const Box& box, const std::vector<std::string>& texts, const Color& color,
                       Style style);
   float text_right(const Box& box, std::string_view text, const Color& color,
                    Style style = Style::body);
   void text_middle(const Box& box, std::string_view text, const Color& color,
                    Style style = Style::body);
-  /// Draws a text from the top of the box, broken between words, with as many lines as the box has
-  /// room for.
+  /// Draws a text from the top of the box, broken between words, in as many lines as fit the box.
   void text_lines(Box box, std::string_view text, const Color& color, Style style);
   /// Returns the text, shortened with "..." if it is too long.
   std::string fitted(Style style, std::string_view text, float width) const;

@@ -43,7 +43,7 @@ struct Box {
   Box inset(float by) const {
     return {x + by, y + by, std::max(0.F, w - 2 * by), std::max(0.F, h - 2 * by)};
   }
-  /// Each of these cuts off one side and returns it; the rest stays.
+  /// Each of these cuts off one side and returns it; this box keeps the rest.
   Box take_top(float height);
   Box take_bottom(float height);
   Box take_left(float width);
@@ -51,7 +51,7 @@ struct Box {
   bool operator==(const Box&) const = default;
 };
 
-/// Sizes and weights of text; `figure` is for the one number of a card.
+/// Sizes and weights of text; `figure` is for the one main number of a card.
 enum class Style : uint8_t { small, body, strong, title, figure };
 constexpr int kStyles = 5;
 constexpr std::array<float, kStyles> kPoints = {11.5F, 13, 13, 19, 17};
@@ -60,9 +60,9 @@ struct Image {
   int width = 0;
   int height = 0;
   std::vector<uint32_t> pixels;  // row by row
-  std::string caption;           // what the picture must say of it
+  std::string caption;           // what the picture must say about it
   uint64_t version = 0;          // differs if the content differs
-  bool is_bottom_up = false;     // its first row is the lowest, as OpenGL wants it
+  bool is_bottom_up = false;     // the first row is the lowest, as in OpenGL
 
   /// Returns the index of the first pixel of the row `y`, which counts from the top.
   size_t begin_of_row(int y) const {
@@ -107,7 +107,7 @@ struct PlacedImage {
 };
 using Item = std::variant<Fill, Outline, Line, Triangle, Text, PlacedImage>;
 
-/// A box in which the pointer has a meaning.
+/// A box in which the pointer does something.
 struct Area {
   enum class Kind : uint8_t {
     lane,
@@ -121,9 +121,9 @@ struct Area {
     control,
     table,
     call,         // of the selected block's stack
-    tree,         // all of the panel
-    tree_choice,  // of what, by what, from where, in which form
-    tree_sort,    // a head of the list
+    tree,         // the whole panel
+    tree_choice,  // what it holds, groups by, starts from; its form
+    tree_sort,    // a column head of the list
     frame,        // a node of the tree, in the flame graph
     place_row,    // a node of the tree, in the list
     folded_lane,  // a lane's line, which unfolds it
@@ -133,7 +133,7 @@ struct Area {
   };
   Box box;
   Kind kind{};
-  size_t run = 0;    // of a control: its number, as of a choice of the tree
+  size_t run = 0;    // for a control or a choice of the tree: its number
   size_t index = 0;  // rank of a lane, a category, row, call or node, choice of a control,
                      // lines of the lanes
 };
@@ -151,7 +151,7 @@ const Area* area_at(const Picture& picture, float x, float y);
 /// Returns every item in a line, images by their size: for tests and reports.
 std::string to_text(const Picture& picture);
 
-/// Measures text: the width of a text, and the height of its style's lines, in pixels.
+/// Measures text: the width of a text, and the line height of each style, in pixels.
 struct Fonts {
   std::function<float(Style, std::string_view)> width;
   std::array<float, kStyles> heights{};
@@ -159,8 +159,8 @@ struct Fonts {
   float height(Style style) const { return heights[static_cast<size_t>(style)]; }
 };
 
-/// Returns a font whose letters are all equally wide, for pictures that must not depend on the
-/// installed fonts.
+/// Returns a font with letters of equal width, for pictures that must not depend on the installed
+/// fonts.
 Fonts plain_fonts(double scale);
 
 }  // namespace shardlens::viewer

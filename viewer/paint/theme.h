@@ -1,7 +1,7 @@
 // Colours of all themes. Categories have the same colours in every theme, chosen so that neighbours
-// in a stack, and those that become neighbours if one is empty, can be told apart also with
-// protanopia, deuteranopia and tritanopia; tests compute the distances. No fact is shown by colour
-// alone.
+// in a stack, and those that become neighbours if one is empty, can also be told apart with
+// protanopia, deuteranopia and tritanopia; tests compute the distances. Nothing is shown by colour
+// only.
 #pragma once
 
 #include <array>
@@ -37,20 +37,20 @@ constexpr int kCategoryCount = profiler::kCategories;
 
 Color color_of(profiler::Category category);
 
-/// Returns black or white: what can be read on a ground.
+/// Returns black or white, whichever is readable on a background.
 Color ink_on(const Color& ground);
 
 /// Returns the categories from the bottom of a stack to its top: lasting ones, then weights, then
 /// those that come and go.
 const std::array<profiler::Category, kCategoryCount>& stacking_order();
 
-/// Returns a category in words: "optimizer state"; "parameters" if no strategy has shards.
+/// Returns a category in words: "optimizer state"; "parameters" if no run has shards.
 std::string words_of(profiler::Category category, bool has_shards);
 
 /// True if a category's hatch darkens a pixel; `period` is in pixels.
 bool is_hatched(profiler::Category category, int x, int y, int period);
 
-/// Returns the colour of a strategy's outline, if one plot has several.
+/// Returns the colour of a run's outline, if one plot has several.
 Color line_color(size_t run, Theme theme);
 
 /// Returns the colour of an action on the ribbon.

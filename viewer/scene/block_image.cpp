@@ -15,7 +15,7 @@ constexpr uint64_t kLargeHoleBytes = uint64_t{32} << 20;
 constexpr int kSeparator = 3;  // pixels between two ranges of addresses
 
 Color shaded(const Color& color, uint32_t block) {
-  // Neighbours of one category differ a little, so that their border shows.
+  // Neighbours of one category differ a little, so that the border between them shows.
   const int lighter = static_cast<int>(block % 3) * 14;
   const auto add = [lighter](uint8_t c) {
     return static_cast<uint8_t>(std::min(255, c + lighter));
@@ -38,7 +38,7 @@ void fill(Image& image, int x0, int x1, int low, int high, const Color& color) {
   }
 }
 
-/// Follows the large blocks that are alive from one column to the next.
+/// Follows the large live blocks from one column to the next.
 class LargeBlocks {
  public:
   LargeBlocks(const Lane& lane, const LaneStyle& style, double least_bytes)
@@ -155,7 +155,7 @@ Placement placement_of(std::vector<ShownAddresses> blocks, int height) {
   return placement;
 }
 
-/// A block that is seen for half a pixel or more, with the pixels where it begins and ends.
+/// A block that is visible for half a pixel or more, with the pixels where it begins and ends.
 struct VisibleBlock {
   const Block* block = nullptr;
   uint32_t index = 0;
@@ -294,7 +294,7 @@ std::optional<uint32_t> block_at_address(const Lane& lane, const Warp& warp, con
     const double low = placement.y_of(one.block->address);
     const double high =
         low + static_cast<double>(one.block->given_bytes) * placement.pixels_per_byte;
-    // What is drawn later covers what was drawn before.
+    // Later blocks cover earlier ones.
     if (x >= one.x0 && x < one.x1 && y >= low && y < high) found = one.index;
   }
   return found;

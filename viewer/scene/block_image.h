@@ -13,7 +13,7 @@
 namespace shardlens::viewer {
 
 /// Draws the blocks that are at least a pixel high, in order of birth from below; smaller ones lie
-/// under them, one band for each category. `columns` are the lane's over the same pixels.
+/// under them, one band for each category. `columns` are the lane's, for the same pixels.
 Image block_stack_image(const Lane& lane, const Columns& columns, const LaneStyle& style);
 
 /// A point of what block_stack_image draws: a block, or the band of all small blocks of a category.
@@ -43,7 +43,7 @@ struct AddressPicture {
 AddressPicture address_image(const Lane& lane, const Warp& warp, const Range& range, int width,
                              const LaneStyle& style);
 
-/// Returns the block that such a picture has at a point, in pixels from the left and from below;
+/// Returns the block that such a picture shows at a point, in pixels from the left and from below;
 /// nothing in a gap.
 std::optional<uint32_t> block_at_address(const Lane& lane, const Warp& warp, const Range& range,
                                          int width, const LaneStyle& style, double x, double y);

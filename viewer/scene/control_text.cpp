@@ -14,7 +14,7 @@ namespace shardlens::viewer {
 
 namespace {
 
-/// Returns " (Shift+F)" of a command.
+/// Returns the key of a command: " (Shift+F)".
 std::string key_text(std::string_view command) {
   return fmt::format(" ({})", find_command(command)->key);
 }

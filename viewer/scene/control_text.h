@@ -1,4 +1,4 @@
-// Says what a press on a part of the picture does, and by which key it can be done as well.
+// Says what a press on a part of the picture does, and which key has the same effect.
 #pragma once
 
 #include <string>
@@ -7,7 +7,8 @@
 
 namespace shardlens::viewer {
 
-/// Returns the text for a part that has nothing to say of recordings; empty if it does nothing.
+/// Returns the text for a part that has nothing to say about recordings; empty if the part does
+/// nothing.
 std::string control_text(const SceneInput& input, const Area& area);
 
 }  // namespace shardlens::viewer

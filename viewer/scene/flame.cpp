@@ -20,7 +20,7 @@ class FlameLayout {
                        .bytes = graph.tree.nodes[root].bytes});
   }
 
-  /// Lays out row by row: the frames of a row stand behind those of the row above.
+  /// Lays out row by row: the frames of a row come after those of the row above.
   std::vector<FlameFrame> run() {
     for (size_t i = 0; i < frames_.size(); ++i) {
       if (frames_[i].smaller == 0) place_below(i);
@@ -65,7 +65,7 @@ class FlameLayout {
   void follow_chain(FlameFrame& frame) const {
     const bool is_category =
         graph_.by == profiler::TreeGrouping::category && graph_.tree.nodes[frame.node].parent == 0;
-    if (is_category) return;  // which is no call
+    if (is_category) return;  // which is not a call
     for (;;) {
       const auto& children = graph_.tree.nodes[frame.node].children;
       const bool is_link = children.size() == 1 &&

@@ -32,7 +32,7 @@ class Rows {
     round_box(item.box, item.radius, item.color, std::max(1.F, std::round(item.width)));
   }
   void operator()(const Line& item) const {
-    // All lines are upright or level.
+    // All lines are vertical or horizontal.
     const float width = std::max(1.F, std::round(item.width));
     const float x = std::min(item.x0, item.x1);
     const float y = std::min(item.y0, item.y1);
@@ -75,13 +75,13 @@ class Rows {
 float depth(float x, float y, const Box& box, float radius) {
   const float dx = std::max({box.x + radius - x, x - (box.right() - radius), 0.F});
   const float dy = std::max({box.y + radius - y, y - (box.bottom() - radius), 0.F});
-  // As std::hypot would, but that is a newer function of glibc's than any other that is called.
+  // As std::hypot would, but std::hypot needs a newer glibc than any other function called here.
   if (dx > 0 && dy > 0)
     return radius - static_cast<float>(std::sqrt(double{dx} * dx + double{dy} * dy));
   return std::min({x - box.x, box.right() - x, y - box.y, box.bottom() - y});
 }
 
-/// Fills pixels of a row that are covered as a whole.
+/// Fills the fully covered pixels of a row.
 void Rows::put_row(uint32_t* line, int begin, int end, const Color& color) {
   if (color.a == 255) {
     std::fill(line + begin, line + std::max(begin, end), packed(color));

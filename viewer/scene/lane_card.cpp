@@ -1,4 +1,4 @@
-// Draws a strategy's card: its name, its peak and the change, its plot with axes and marks.
+// Draws a run's card: its name, its peak and the change, its plot with axes and marks.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 constexpr float kTickDistance = 34;   // points, of the y axis
 constexpr float kXTickDistance = 62;  //
 
-/// Returns the name of the category that is shown alone, or a word for several.
+/// Returns the name of the only category that is shown, or a word for several.
 std::string shown_words(const Scene& scene) {
   std::vector<Category> all = used_categories(scene.shown);
   std::erase_if(all, [&](Category category) { return !scene.state().shows(category); });
@@ -65,7 +65,7 @@ void draw_change(Scene& scene, const ShownRun& one, Box line) {
                        color, Style::small);
 }
 
-/// Returns how far the ranks' peaks are apart; an empty text if they are the same.
+/// Returns how far apart the ranks' peaks are; empty if they are equal.
 std::string imbalance_words(const Run& run) {
   const auto bytes = [](const RankLane& rank) { return rank.lane.peak().max_bytes; };
   const auto [least, most] = std::ranges::minmax_element(run.ranks, {}, bytes);
@@ -73,8 +73,8 @@ std::string imbalance_words(const Run& run) {
   return fmt::format("ranks {} apart", bytes_text(bytes(*most) - bytes(*least)));
 }
 
-/// Returns how much of the device is used, "62.1 % of 80.00 GiB", and how far the ranks are apart;
-/// only the latter if the device's memory is not known.
+/// Returns how much of the device is used, "62.1 % of 80.00 GiB", and how far apart the ranks are;
+/// only the latter if the device's memory is unknown.
 std::string headroom_words(const ShownRun& one) {
   const int64_t capacity = one.run->capacity_bytes();
   if (capacity <= 0) return imbalance_words(*one.run);
@@ -164,7 +164,7 @@ void draw_peak(Scene& scene, const ShownRun& one, const Box& plot, const YAxis& 
   paint.text({left, top, width + 1, height}, label, paint.colors.text, Style::small);
 }
 
-/// Draws where requests for memory failed, with what was asked for where there is room.
+/// Draws where requests for memory failed, with the requested size if there is room.
 void draw_failures(Scene& scene, const ShownRun& one, const Box& plot) {
   Painter& paint = scene.paint;
   const Lane& lane = one.lane->lane;
@@ -221,7 +221,7 @@ void draw_notes(Scene& scene, const Box& plot) {
   }
 }
 
-/// Draws how much was found, in the plot's upper right corner, even if it is nothing.
+/// Draws how much the search found in the plot's upper right corner, even if it found nothing.
 void draw_found(Scene& scene, const SearchHits& found, const Box& plot) {
   Painter& paint = scene.paint;
   const std::string blocks =
@@ -236,7 +236,7 @@ void draw_found(Scene& scene, const SearchHits& found, const Box& plot) {
              paint.colors.on_accent, Style::small);
 }
 
-/// Draws a bar on the plot's upper edge where blocks that were found are alive.
+/// Draws a bar on the plot's upper edge while blocks that were found are alive.
 void draw_hits(Scene& scene, const ShownRun& one, const Box& plot) {
   if (one.index >= scene.in.hits.size()) return;
   const SearchHits& found = scene.in.hits[one.index];
@@ -270,7 +270,7 @@ void draw_hits(Scene& scene, const ShownRun& one, const Box& plot) {
   draw_found(scene, found, plot);
 }
 
-/// Draws when the selected block lived, as a bar under the plot's upper edge.
+/// Draws the life of the selected block as a bar under the plot's upper edge.
 void draw_life(Scene& scene, const ShownRun& one, const Box& plot) {
   const auto& pick = scene.state().pick;
   if (!pick || pick->run != one.index || pick->rank != one.rank) return;

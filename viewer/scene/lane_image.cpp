@@ -25,12 +25,12 @@ Color unpacked(uint32_t pixel) {
           static_cast<uint8_t>(pixel >> 16), static_cast<uint8_t>(pixel >> 24)};
 }
 
-/// Draws into one column of an image; y counts from the bottom, in pixels and parts of them.
+/// Draws into one column of an image; y counts from the bottom, in pixels and fractions of pixels.
 class Column {
  public:
   Column(Image& image, int x, const LaneStyle& style) : image_(image), x_(x), style_(style) {}
 
-  /// Fills the column from `low` to `high`; a pixel that is covered in part is mixed.
+  /// Fills the column from `low` to `high`; a partly covered pixel is mixed.
   void fill(double low, double high, Category category) {
     low = std::clamp(low, 0.0, static_cast<double>(image_.height));
     high = std::clamp(high, 0.0, static_cast<double>(image_.height));
@@ -53,7 +53,7 @@ class Column {
       put(row, color, std::min<double>(row + 1, high) - std::max<double>(row, low));
     }
   }
-  /// Mixes a part of the colour into a pixel.
+  /// Mixes a fraction of the colour into a pixel.
   void tint(int row, const Color& color, double part) {
     if (row < 0 || row >= image_.height) return;
     uint32_t& pixel = at(row);
@@ -101,7 +101,7 @@ void draw_stack(Column& column, const Extent& extent, const LaneStyle& style) {
     low = high;
   }
   if (low > ground) draw_edge(column, low, style);
-  // The least is known only of the whole stack, not of a part of its categories.
+  // The minimum is only known for the whole stack, not for some of its categories.
   const int least = static_cast<int>(ground + static_cast<double>(extent.min_bytes) * scale);
   if (style.hidden_categories == 0 && least + 2 < static_cast<int>(low)) {
     column.tint(least, colors_of(style.theme).plot, kLeastStrength);

@@ -1,5 +1,5 @@
-// Draws what many lanes need beside their cards: buttons, the lines of folded ones, and the bar by
-// which they are scrolled.
+// Draws what many lanes need besides their cards: buttons, the lines of folded ones, and the scroll
+// bar.
 #include <fmt/format.h>
 
 #include <algorithm>

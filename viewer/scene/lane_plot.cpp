@@ -29,7 +29,7 @@ std::string key_of(const Scene& scene, const ShownRun& one, size_t rank, const L
                      number(style.marked_block));
 }
 
-/// Marks what is selected: a category in all strategies, a block where it is.
+/// Marks the selection: a category in all runs, a block where it is.
 void mark_pick(const Scene& scene, const ShownRun& one, size_t rank, LaneStyle& style) {
   const auto& pick = scene.state().pick;
   if (!pick) return;
@@ -87,7 +87,7 @@ Image rank_image(const Scene& scene, const ShownRun& one, size_t rank, const Box
   return image;
 }
 
-/// Draws a text in the upper left corner of a plot, on a ground of its own.
+/// Draws a text in the upper left corner of a plot, on its own background.
 void draw_label(Scene& scene, const Box& plot, const std::string& text) {
   if (text.empty()) return;
   Painter& paint = scene.paint;
@@ -111,7 +111,7 @@ void draw_rank(Scene& scene, const ShownRun& one, size_t rank, const Box& plot,
   scene.paint.area({plot, Area::Kind::lane, one.index, rank});
 }
 
-/// Draws the ranks one below the other, as many as have room.
+/// Draws the ranks one below the other, as many as fit.
 void draw_each_rank(Scene& scene, const ShownRun& one, Box plot, const YAxis& y_axis) {
   const size_t count = one.run->ranks.size();
   const auto room = static_cast<size_t>(plot.h / scene.paint.px(kLeastRankHeight));
@@ -143,7 +143,7 @@ void draw_folded(Scene& scene, const ShownRun& one, const Box& plot, const YAxis
   scene.paint.area({plot, Area::Kind::lane, one.index, one.rank});
 }
 
-/// Returns the highest growth or fall of a column.
+/// Returns the largest growth or fall of a column.
 double reach_of(const DifferenceColumns& cells, uint32_t hidden) {
   int64_t reach = 1;
   for (const auto& column : cells) {
@@ -163,7 +163,7 @@ DifferenceColumns growth_of(const Scene& scene, const ShownRun& one, const Box& 
   return difference(columns(scene, base, base.rank, plot), columns(scene, one, one.rank, plot));
 }
 
-/// Returns the bytes at the edges of a difference: the highest of the lanes in view that are
+/// Returns the bytes at the edges of a difference: the largest of the lanes in view that are
 /// compared with the same run, or of this one.
 double difference_reach(Scene& scene, const ShownRun& one, const Box& plot) {
   const uint32_t hidden = scene.state().hidden_categories;
@@ -192,7 +192,7 @@ void draw_difference_plot(Scene& scene, const ShownRun& one, const CardGeometry&
   scene.paint.area({card.plot, Area::Kind::lane, one.index, one.rank});
 }
 
-/// Draws the strategies that are compared with a run as lines over it.
+/// Draws the runs that are compared with a run as lines over it.
 void draw_outlines(Scene& scene, const ShownRun& base, const CardGeometry& card,
                    const YAxis& y_axis) {
   LaneStyle style = style_of(scene, card.plot, y_axis);

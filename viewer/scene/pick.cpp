@@ -15,7 +15,7 @@ namespace shardlens::viewer {
 
 namespace {
 
-/// Returns the rank of a selection; null if the recordings do not have it.
+/// Returns the rank of a selection; null if the recordings lack it.
 const RankLane* rank_of_pick(const SceneInput& input, const Pick& pick) {
   if (pick.run >= input.runs.size() || pick.rank >= input.runs[pick.run].ranks.size()) {
     return nullptr;
@@ -45,8 +45,8 @@ void sort_by_size(const Lane& lane, std::vector<uint32_t>& blocks) {
   });
 }
 
-/// Returns the moment of the rank that a selection is of: that of the tables, or its peak where
-/// another rank is shown.
+/// Returns the moment that a selection refers to: that of the tables, or the rank's peak if another
+/// rank is shown.
 int64_t moment_of_pick(const std::vector<ShownRun>& shown, const Pick& pick, const RankLane& rank) {
   const ShownRun& one = shown[pick.run];
   return one.rank == pick.rank ? one.change : rank.lane.peak().max_change;
@@ -66,7 +66,7 @@ std::vector<uint32_t> blocks_of_pick(const SceneInput& input, ImageCache& cache,
       blocks_of(rank.lane, change, is_place ? input.state.tree.of : TreeContent::alive);
   const AliveGraph* const graph = is_place ? &tree_graph(input, cache, shown) : nullptr;
   const uint32_t node = is_place ? node_at(*graph, pick.path) : 0;
-  if (is_place && path_of(*graph, node) != pick.path) return {};  // nothing is there now
+  if (is_place && path_of(*graph, node) != pick.path) return {};  // the place no longer exists
   const std::string_view name = is_block ? rank.lane.label(all[pick.block]) : std::string_view();
   std::erase_if(blocks, [&](uint32_t index) {
     if (pick.scope == PickScope::category) return all[index].category != pick.category;
@@ -374,8 +374,8 @@ std::string scope_text(const Pick& pick, const PickedBlocks& picked) {
 
 namespace {
 
-/// Returns the time of the moment that is shown of a strategy, in ns. Until the next change the
-/// lane itself is as it was, so without a cursor it is the last ns before that.
+/// Returns the time of a run's shown moment, in ns. Until the next change the lane stays as it was,
+/// so without a cursor this is the last ns before that change.
 int64_t time_shown(const ViewState& state, const ShownRun& one) {
   const Lane& lane = one.lane->lane;
   const bool has_cursor =
@@ -416,7 +416,7 @@ const BlockFacts* facts_of_pick(const SceneInput& input, ImageCache& cache) {
 size_t details_rows(const SceneInput& input, ImageCache& cache) {
   const BlockFacts* const facts = facts_of_pick(input, cache);
   if (facts == nullptr) return 0;
-  const size_t scopes = 3;  // its run, what is selected, and the use of a segment
+  const size_t scopes = 3;  // the run, the selection, and the use of a segment
   return scopes + facts->facts.size() + std::max<size_t>(1, facts->stack.size());
 }
 

@@ -73,7 +73,7 @@ bool PlanLanes::keep(const std::vector<PlanRequest>& wanted, std::vector<Run>& r
     if (!answer.run) refusals_.push_back(std::move(*answer.refusal));
   }
   kept_ = wanted;
-  // The panel's own plan is made again: a kept one may have taken its place.
+  // The panel's own plan is added again: a kept one may have taken its place.
   asked_.reset();
   answered_.reset();
   news_ = {};

@@ -1,5 +1,5 @@
 // Keeps the plans among the runs as a state wants them: joined to the measured runs or beside them,
-// then the plans that were kept, and the one of the what-if panel at the end.
+// then the kept plans, and the one of the what-if panel at the end.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@ namespace shardlens::viewer {
 /// The state of the what-if panel's plan.
 struct PlanNews {
   bool is_stale = false;      // an older plan is shown while the new one is being made
-  Problem refusal;            // why there is no plan; nothing: there is or will be one
+  Problem refusal;            // why there is no plan; nothing: a plan exists or will
   std::optional<size_t> run;  // the run that shows it
 
   bool operator==(const PlanNews&) const = default;
@@ -27,11 +27,11 @@ struct PlanNews {
 
 class PlanLanes {
  public:
-  /// Begins anew with `runs`, which are those of the files, opened with that space.
+  /// Starts over with `runs`, which are those of the files, opened with that space.
   void reset(const std::vector<Run>& runs, std::optional<profiler::Space> space);
 
   /// Changes `runs` as the state wants, and waits at most `most` for the what-if panel's plan.
-  /// Returns true if anything has changed.
+  /// Returns true if anything changed.
   bool update(const ViewState& state, std::vector<Run>& runs, std::chrono::milliseconds most);
 
   const PlanNews& news() const { return news_; }

@@ -1,5 +1,5 @@
-// Draws a plan over a measured run: its outline over the plot, and under it the strip of the
-// measured bytes less the planned.
+// Draws a plan over a measured run: its outline over the plot, and under the plot a strip of the
+// measured bytes minus the planned.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 
 using Totals = std::vector<std::optional<int64_t>>;
 
-/// The part of the y axis below which residuals are not magnified to fill the strip.
+/// The fraction of the y axis below which residuals are not magnified to fill the strip.
 constexpr double kLeastReach = 1e-3;
 constexpr std::string_view kExact = "as planned, to the byte";
 
@@ -76,7 +76,7 @@ Image residual_strip(const Scene& scene, const ShownRun& one, int width, int hei
   return image;
 }
 
-/// Returns the plan's peak beside the measured one: "plan 99.24 MiB: measured the same".
+/// Returns the plan's peak with the measured one: "plan 99.24 MiB: measured the same".
 std::string planned_peak_words(const ShownRun& one) {
   const int64_t planned = one.run->plan->lane.peak().max_bytes;
   const int64_t measured = one.lane->lane.peak().max_bytes;

@@ -1,4 +1,4 @@
-// Does what the pointer asks for by presses, drags and the wheel, and says what is under it.
+// Handles presses, drags and the wheel, and says what is under the pointer.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,15 +17,15 @@ namespace shardlens::viewer {
 
 namespace {
 
-constexpr double kNotch = 0.8;    // of the view, for one notch of the wheel
-constexpr float kDragPixels = 4;  // a press that moves as far is a drag
+constexpr double kNotch = 0.8;    // of the view, per notch of the wheel
+constexpr float kDragPixels = 4;  // a press that moves this far is a drag
 
 bool is_in_tree(Area::Kind kind) {
   return kind == Area::Kind::tree || kind == Area::Kind::frame || kind == Area::Kind::place_row ||
          kind == Area::Kind::tree_choice || kind == Area::Kind::tree_sort;
 }
 
-/// True for what is beside a lane's plot.
+/// True for a part beside a lane's plot.
 bool is_of_lanes(Area::Kind kind) {
   return kind == Area::Kind::card || kind == Area::Kind::folded_lane ||
          kind == Area::Kind::lane_fold || kind == Area::Kind::lane_close ||
@@ -50,7 +50,7 @@ std::optional<double> Presenter::x_at(const Area& area, float x) const {
   return range.begin + range.length() * static_cast<double>((x - area.box.x) / area.box.w);
 }
 
-/// Returns the x of an allocation or free of the focused strategy's list.
+/// Returns the x of an allocation or free in the focused run's list.
 double Presenter::x_of_event(const Area& event) const {
   const Run& run = opened_.runs[event.run];
   const size_t rank = shown_rank(run, state_);
@@ -131,7 +131,7 @@ void Presenter::press_lane(const Area& area, float y, ViewState& next) const {
     case Area::Kind::lane_close:
       return close_run(next, facts_, area.run);
     default: {
-      // The pressed place becomes the middle of the lines that are shown.
+      // The pressed place becomes the middle of the shown lines.
       const double part = static_cast<double>((y - area.box.y) / area.box.h);
       const auto line = static_cast<int64_t>(part * static_cast<double>(area.index));
       const auto half = static_cast<int64_t>(facts_.lane_lines / 2);
@@ -140,10 +140,10 @@ void Presenter::press_lane(const Area& area, float y, ViewState& next) const {
   }
 }
 
-/// Selects what was pressed, and lets a frame of the flame graph fill the width: the frame that
-/// fills it already is left for what is above.
+/// Selects what was pressed, and makes a frame of the flame graph fill the width; pressing the
+/// frame that already fills it goes back to the one above.
 void Presenter::select(const Area& area, float x, float y, ViewState& next) {
-  std::swap(state_, next);  // what was pressed is found in the state that the press leads to
+  std::swap(state_, next);  // the pressed part is found in the new state
   const std::optional<Pick> pick = pick_at(input(), cache_, area, x, y);
   if (pick || area.kind == Area::Kind::lane) state_.pick = pick;
   if (pick && area.kind == Area::Kind::frame) {
@@ -229,8 +229,8 @@ void Presenter::wheel(float x, float y, float notches) {
   zoom_at(state_, facts_, *at, std::pow(kNotch, notches));
 }
 
-/// Plans what a control would make of the strategy, and says it before it is turned. A program is
-/// not planned.
+/// Plans what a control would make of the run, and says the result before it is turned. A program
+/// is not planned.
 std::string Presenter::outcome_of(const Area& area) {
   if (!state_.what_if || what_if_kind_of(*state_.what_if) != WhatIfKind::plan) return "";
   WhatIfEdit turned = *state_.what_if;

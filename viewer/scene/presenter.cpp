@@ -65,8 +65,8 @@ bool Presenter::follow_plan() {
   return is_planning() && update_plans(std::chrono::milliseconds(0));
 }
 
-/// Replaces alignment by step or phase by that by event if no run has steps: then strategies can be
-/// aligned by their changes only.
+/// Replaces alignment by step or phase with alignment by event if no run has steps: then runs can
+/// only be aligned by their changes.
 void Presenter::align_by_what_there_is() {
   const bool wants_steps =
       state_.alignment == Alignment::step || state_.alignment == Alignment::phase;
@@ -139,7 +139,7 @@ void Presenter::refresh() {
   facts_.column_x = view_of(state_, facts_.extent).length() / columns;
 }
 
-/// Gives the runs the names that the user wants.
+/// Gives the runs the names that the user chose.
 void Presenter::name_runs() {
   const auto& names = state_.lanes.names;
   for (Run& run : opened_.runs) {
@@ -206,8 +206,8 @@ void Presenter::change(const ViewState& next) {
   clamp_state();
 }
 
-/// Counts the rows of live allocations, of their places and of the table, and the lanes that have
-/// room. It runs only when they are needed, as frames of a zoom do not.
+/// Counts the rows of live allocations, of their places and of the table, and the lanes that fit.
+/// It runs only when the counts are needed; frames of a zoom do not need them.
 void Presenter::count_alive() {
   refresh();
   facts_.alive_rows = 0;

@@ -1,4 +1,4 @@
-// The viewer without a window: recordings, state, and the user's acts on them. A window, a
+// The viewer without a window: recordings, state, and the user's actions on them. A window, a
 // screenshot and a test all drive the same object.
 #pragma once
 
@@ -23,14 +23,14 @@ struct Canvas {
   int width = 0;
   int height = 0;
   int top = 0;       // covered by a menu
-  double scale = 1;  // pixels a point
+  double scale = 1;  // pixels per point
 
   bool operator==(const Canvas&) const = default;
 };
 
 class Presenter {
  public:
-  /// Opens `state.files`. messages() has what cannot be opened. `meanwhile` is called here and
+  /// Opens `state.files`; messages() says what could not be opened. `meanwhile` is called here and
   /// whenever recordings are read, as open_runs does.
   Presenter(ViewState state, std::string cache_folder, ReadProgress meanwhile = {});
 
@@ -39,14 +39,14 @@ class Presenter {
   const std::vector<std::string>& messages() const { return messages_; }
   const Facts& facts();
 
-  /// Chooses what shows most of recordings that were just opened: the focus is on the first run
-  /// that is compared with the baseline, and where all memory is of one category, as in a snapshot
-  /// of PyTorch, plots show blocks and lists names.
+  /// Chooses the most telling view of recordings that were just opened: the focus is on the first
+  /// run that is compared with the baseline. If all memory has one category, as in PyTorch's
+  /// snapshots, plots show blocks and lists show names.
   void choose_view();
   /// Adds runs to the open ones, and keeps the state. reload() reads all recordings again.
   void open(const std::vector<std::string>& paths);
   void reload();
-  /// Forgets the messages, when they have been read.
+  /// Forgets the messages, once the user has read them.
   void forget_messages();
   /// Reads recordings again that have grown since. Returns true if any has.
   bool follow_recordings();
@@ -56,50 +56,49 @@ class Presenter {
   /// Takes a plan that a picture did not wait for. Returns true if there is something new to draw.
   bool follow_plan();
   bool is_planning() const { return plan_lanes_.news().is_stale; }
-  /// Replaces the state by that of a session file, and opens its recordings.
+  /// Replaces the state with that of a session file, and opens its recordings.
   void restore(const ViewState& state);
 
   /// Runs the command and remembers the state for undo. Returns what the command asks of the
-  /// program around; undo and redo are done here.
+  /// surrounding program; undo and redo are done here.
   Request perform(const Command& command);
   /// Sets the search text. Throws std::invalid_argument for a search that cannot be parsed.
   void set_search(const std::string& text);
-  /// Adds a note at the cursor, else in the middle of the view.
+  /// Adds a note at the cursor, or else in the middle of the view.
   void add_note(const std::string& text);
 
   void go_to_note(size_t note);
   void remove_note(size_t note);
-  /// Renames the focused run; an empty name is its first one again.
+  /// Renames the focused run; an empty name restores the original one.
   void rename(const std::string& name);
 
   /// Sets the range of x that is shown.
   void show(const Range& view);
 
-  /// These take the pointer, in pixels of the last picture.
+  /// These take the pointer's position, in pixels of the last picture.
   void press(float x, float y);
   void drag(float x);
   void release();
-  /// Moves the view to the right and, over a plot whose y axis is zoomed, up.
+  /// Moves the view to the right and, over a plot with a zoomed y axis, up.
   void pan(float x, float y, float pixels, float pixels_up);
   /// Zooms the y axes at the pointer.
   void wheel_heights(float x, float y, float notches);
-  /// Zooms at the pointer, or scrolls the list or the lanes that are under it; `notches` upwards
-  /// zoom in.
+  /// Zooms at the pointer, or scrolls the list or the lanes under it; `notches` upwards zoom in.
   void wheel(float x, float y, float notches);
-  /// Returns the full text about the point under the pointer; empty if there is nothing.
+  /// Returns the full text about the point under the pointer; empty if there is none.
   std::string hover_text(float x, float y);
 
   /// Returns the picture, made again only if something has changed. It is valid until the next
   /// call.
   const Picture& picture(const Canvas& canvas, const Fonts& fonts);
-  /// Returns the image of the last picture, which has everything but its text.
+  /// Returns the image of the last picture: everything except its text.
   const Image& ground() const { return ground_; }
   int64_t pictures_made() const { return pictures_made_; }
   int64_t images_rastered() const { return cache_.raster_count(); }
 
-  /// Returns what is selected as text, with its whole stack; empty if nothing is.
+  /// Returns the selection as text, with its whole stack; empty if nothing is selected.
   std::string pick_text();
-  /// Returns the call that is marked in the stack of the selected block, if it has a file.
+  /// Returns the marked call in the stack of the selected block, if the call has a file.
   std::optional<profiler::TreePlace> pick_call();
 
   /// Returns the table of categories as CSV, as it is on screen.
@@ -157,7 +156,7 @@ class Presenter {
   std::optional<std::pair<uint64_t, std::string>> hits_made_;
 
   ImageCache cache_;
-  Memo<std::string> outcome_;  // of the control that was last under the pointer
+  Memo<std::string> outcome_;  // of the last control under the pointer
   Picture picture_;
   Image ground_;
   Canvas canvas_;
@@ -167,7 +166,7 @@ class Presenter {
   int64_t pictures_made_ = 0;
 
   std::optional<Area> pressed_;
-  bool frames_view_ = false;  // by a drag over the minimap, pressed while it showed everything
+  bool frames_view_ = false;  // by a drag over the minimap that began unzoomed
   double pressed_x_ = 0;
   float pressed_at_ = 0;
 };

@@ -13,8 +13,8 @@ namespace shardlens::viewer {
 
 namespace {
 
-/// Returns the runs that may be drawn: those of the lines that have room beside a long table, and
-/// of the lines next to these.
+/// Returns the runs that may be drawn: those in the lines that fit beside a long table, and in the
+/// lines next to these.
 std::vector<size_t> runs_in_view(const SceneInput& input) {
   std::vector<size_t> runs = unfolded_runs(input.state, input.facts);
   if (input.state.layout == LaneLayout::overlay) return runs;
@@ -149,7 +149,7 @@ const DrawnColumns& drawn_columns(const SceneInput& input, ImageCache& cache, si
 
 namespace {
 
-/// Returns the most bytes that any column has of the categories that are shown.
+/// Returns the most bytes that any column has of the shown categories.
 int64_t most_shown(const ViewState& state, const DrawnColumns& drawn) {
   if (state.hidden_categories == 0) return drawn.most_bytes;
   int64_t most = 0;

@@ -1,4 +1,4 @@
-// Makes the whole picture of recordings and state. Windows, screenshots and tests use the same
+// Makes the whole picture from recordings and state. Windows, screenshots and tests use the same
 // function.
 #pragma once
 
@@ -23,15 +23,15 @@
 
 namespace shardlens::viewer {
 
-/// The columns of a lane in the view, and the most bytes that each category has in any of them, and
-/// all together.
+/// The columns of a lane in the view, and the most bytes that any of them has of each category and
+/// of all categories together.
 struct DrawnColumns {
   Columns cells;
   CategoryBytes most{};
   int64_t most_bytes = 0;
 };
 
-/// Keeps the last result of a computation, by all that it depends on.
+/// Keeps the last result of a computation, keyed by all that it depends on.
 template <typename T>
 class Memo {
  public:
@@ -48,16 +48,16 @@ class Memo {
   std::optional<T> value_;
 };
 
-/// Keeps what a picture was made of, by what it shows. One picture's images stay valid until the
-/// next picture is made.
+/// Keeps what a picture was made from, keyed by what it shows. One picture's images stay valid
+/// until the next picture is made.
 class ImageCache {
  public:
   /// Returns the image of a place; `raster` makes it if `key` has changed. `slot` names the place,
   /// `key` holds everything that the content depends on.
   const Image& get(const std::string& slot, const std::string& key,
                    const std::function<Image()>& raster);
-  /// Returns the columns of a lane; `make` makes them if `key` has changed. They stay valid like
-  /// images.
+  /// Returns the columns of a lane; `make` makes them if `key` has changed. They stay valid as long
+  /// as images do.
   const DrawnColumns& columns(const std::string& slot, const std::string& key,
                               const std::function<Columns()>& make);
   /// Removes the images that the last picture did not use.
@@ -66,9 +66,9 @@ class ImageCache {
 
   Memo<profiler::Matching> matching;          // of two moments
   Memo<AliveGraph> graph;                     // of the tree's panel
-  Memo<std::vector<uint32_t>> picked_blocks;  // that are selected
-  Memo<BlockFacts> facts;                     // of the one that is shown,
-  Memo<BlockFacts> hover_facts;               // and of the one under the pointer
+  Memo<std::vector<uint32_t>> picked_blocks;  // of the selection
+  Memo<BlockFacts> facts;                     // of the shown block
+  Memo<BlockFacts> hover_facts;               // of the block under the pointer
 
  private:
   struct Entry {
@@ -105,7 +105,7 @@ struct SceneInput {
   int width = 0;                             // pixels
   int height = 0;
   int top = 0;       // pixels that a menu covers
-  double scale = 1;  // pixels a point
+  double scale = 1;  // pixels per point
 };
 
 /// Returns "step 5, BACKWARD mlp3, at 1.24 s".
@@ -113,7 +113,7 @@ std::string moment_text(const RankLane& rank, int64_t change);
 
 Picture make_picture(const SceneInput& input, const Fonts& fonts, ImageCache& cache);
 
-/// Returns the width of the plots of such a picture in pixels, which Facts need.
+/// Returns the width of the plots of such a picture in pixels, which Facts needs.
 int plot_columns(const SceneInput& input);
 
 }  // namespace shardlens::viewer

@@ -1,4 +1,4 @@
-// Commands that choose something or switch it on: menus mark these while they are on.
+// Commands that choose something or switch it on: menus mark them while they are on.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace shardlens::viewer {
 
-/// Returns whether what a command chooses is on; nothing for a command that can be given again and
+/// Returns whether the choice of a command is on; nothing for a command that can be given again and
 /// again.
 std::optional<bool> is_on(std::string_view command, const ViewState& state);
 

@@ -84,7 +84,7 @@ void set_scale(ViewState& state, double factor) {
   state.zoom = std::clamp(state.zoom * factor, kLeastZoom, kMostZoom);
 }
 
-/// Selects the next block: of those that are selected, or of all that are in the tree.
+/// Selects the next block: among those selected, or among all in the tree.
 void pick_next(ViewState& state, const Facts& facts, int64_t forward) {
   const auto count = static_cast<int64_t>(facts.pickable.size());
   if (count == 0) return;
@@ -101,7 +101,7 @@ void pick_next(ViewState& state, const Facts& facts, int64_t forward) {
   state.pick->call.reset();
 }
 
-/// Selects all blocks of the selected one's name, then of its category, then that block alone.
+/// Selects all blocks of the selected one's name, then of its category, then only that block.
 void widen_pick(ViewState& state) {
   if (!state.pick || state.pick->block == kNoBlock) return;
   const PickScope now = state.pick->scope;
@@ -111,7 +111,7 @@ void widen_pick(ViewState& state) {
   state.pick->path.clear();
 }
 
-/// Changes what the tree is of or by; its places are then others.
+/// Changes what the tree contains or groups by; its places change with it.
 template <typename Enum>
 void turn_tree(ViewState& state, Enum& value, int count) {
   cycle(value, count);
@@ -126,7 +126,7 @@ void set_threshold(ViewState& state, int64_t step) {
   state.tree.threshold = static_cast<size_t>(std::clamp<int64_t>(now + step, 0, most));
 }
 
-/// Opens the panel with the focused strategy, or closes it.
+/// Opens the panel with the focused run, or closes it.
 void toggle_what_if(ViewState& state, const Facts& facts) {
   if (state.what_if) {
     state.what_if.reset();
@@ -135,7 +135,7 @@ void toggle_what_if(ViewState& state, const Facts& facts) {
   }
 }
 
-/// Makes the panel's plan a strategy that stays; the panel stays open as it is.
+/// Keeps the panel's plan as a run; the panel stays open as it is.
 void keep_what_if(ViewState& state) {
   if (!state.what_if || what_if_kind_of(*state.what_if) != WhatIfKind::plan) return;
   const PlanRequest request = request_of(*state.what_if);
@@ -160,7 +160,7 @@ constexpr std::array kCommands = {
             Request::open_file},
     Command{"file.reload", "Ctrl+L", "File", "Reload all runs", nullptr, Request::reload},
     Command{"session.save", "Ctrl+S", "File", "Save this session", nullptr, Request::save_session},
-    Command{"session.link", "Ctrl+Shift+S", "File", "Save the session and copy a command to open it",
+    Command{"session.link", "Ctrl+Shift+S", "File", "Save the session, copy the command to open it",
             nullptr,            Request::copy_link},
     Command{"export.picture", "Ctrl+E", "File", "Export the picture as PNG", nullptr,
             Request::export_picture},

@@ -1,5 +1,4 @@
-// The table of all commands of the user, from which menus, keys, palette, help sheet and tests are
-// made.
+// The table of all commands, from which menus, keys, palette, help sheet and tests are made.
 #pragma once
 
 #include <cstdint>
@@ -50,15 +49,15 @@ std::span<const Command> commands();
 const Command* find_command(std::string_view id);
 const Command* command_of_key(std::string_view key);
 
-/// Returns the commands that have all words of a text in their title, id or key: first those whose
-/// title begins with the text, then the others, in the table's order.
+/// Returns the commands that have all words of a text in their title, id or key: first those with a
+/// title that begins with the text, then the others, in the table's order.
 std::vector<const Command*> matching_commands(std::string_view text);
 
-/// Moves the cursor to x. The view moves only if the cursor would be outside of it.
+/// Moves the cursor to x. The view moves only if the cursor would be outside.
 void show_moment(ViewState& state, double x);
 
 /// Zooms so that `x` stays at its place; `factor` below 1 shows less. The view never becomes
-/// narrower than 1e-9 of the extent, and never goes beyond it.
+/// narrower than 1e-9 of the extent, and never leaves the extent.
 void zoom_at(ViewState& state, const Facts& facts, double x, double factor);
 /// Scrolls the list of live allocations by rows, never past its last.
 void scroll_alive(ViewState& state, const Facts& facts, int64_t rows);
@@ -68,12 +67,12 @@ void scroll_places(ViewState& state, const Facts& facts, int64_t rows);
 void scroll_table(ViewState& state, const Facts& facts, int64_t rows);
 /// Scrolls the panel of the tree by rows, never past its last.
 void scroll_tree(ViewState& state, const Facts& facts, int64_t rows);
-/// Lets a place of the tree fill the panel's width.
+/// Makes a place of the tree fill the panel's width.
 void zoom_tree(ViewState& state, std::vector<std::string> path);
-/// Zooms the y axes so that the height at a part of them, from below, stays at its place; never
+/// Zooms the y axes so that the height at a fraction of them, from below, stays at its place; never
 /// beyond the whole axis.
 void zoom_heights(ViewState& state, double part, double factor);
-/// Moves the y axes by parts of what they show, upwards if it is positive.
+/// Moves the y axes by a fraction of what they show, upwards if it is positive.
 void pan_heights(ViewState& state, double parts);
 void pan_by(ViewState& state, const Facts& facts, double x);
 

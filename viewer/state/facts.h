@@ -1,5 +1,5 @@
-// The facts about recordings that commands need to act. They are numbers, so that commands are
-// functions of values and can be tried without any recording.
+// The facts about recordings that commands need. They are numbers, so that commands are functions
+// of values and can be tested without any recording.
 #pragma once
 
 #include <cstdint>
@@ -20,28 +20,28 @@ struct PickableBlock {
 };
 
 struct Facts {
-  Range extent{0, 1};                             // of all strategies
-  std::vector<double> peak_x;                     // of each strategy
-  std::vector<std::vector<double>> peaks_x;       // of each, one a step or phase, in order
-  std::vector<std::vector<double>> failures_x{};  // of each, where requests for memory failed
+  Range extent{0, 1};                             // of all runs
+  std::vector<double> peak_x;                     // of each run
+  std::vector<std::vector<double>> peaks_x;       // of each run, one per step or phase, in order
+  std::vector<std::vector<double>> failures_x{};  // of each run, where requests for memory failed
   std::vector<std::vector<double>> steps_x;       // where steps begin, in order
-  std::vector<double> hits_x;                     // of the search, in the focused strategy
-  PlanRequest focus_request{};                    // the focused strategy's
-  std::vector<PickableBlock> pickable;            // in the focused strategy, the largest first
-  size_t focus_rank = 0;                          // of which they are, as an index in the run
+  std::vector<double> hits_x;                     // of the search, in the focused run
+  PlanRequest focus_request{};                    // the focused run's
+  std::vector<PickableBlock> pickable;            // in the focused run, the largest first
+  size_t focus_rank = 0;                          // their rank, as an index in the run
   size_t tree_rows = 0;                           // in the tree's panel
-  size_t details_rows = 0;                        // of what is selected
-  std::vector<std::string> tree_above{};          // the place that its zoom is left for
-  std::optional<double> next_change_x{};      // in the focused strategy, after the cursor or peak,
-  std::optional<double> previous_change_x{};  // and before it
-  size_t alive_rows = 0;                      // in the list of live allocations
-  size_t place_rows = 0;                      // in the list of places
-  size_t table_rows = 0;                      // in the table of categories
-  std::vector<std::string> keys{};            // of the runs
-  std::vector<size_t> order{};                // of the runs' lanes, as they are sorted
-  std::vector<size_t> bases{};                // of each run, the one that it is compared with
-  size_t lane_columns = 1;                    // lanes in a line
-  size_t lane_lines = 1;                      // lines that have room
+  size_t details_rows = 0;                        // of the selection
+  std::vector<std::string> tree_above{};          // the place that zooming out leads to
+  std::optional<double> next_change_x{};          // in the focused run, after the cursor or peak
+  std::optional<double> previous_change_x{};      // and before it
+  size_t alive_rows = 0;                          // in the list of live allocations
+  size_t place_rows = 0;                          // in the list of places
+  size_t table_rows = 0;                          // in the table of categories
+  std::vector<std::string> keys{};                // of the runs
+  std::vector<size_t> order{};                    // of the runs' lanes, as sorted
+  std::vector<size_t> bases{};                    // of each run, the run it is compared with
+  size_t lane_columns = 1;                        // lanes per line
+  size_t lane_lines = 1;                          // lines that fit
   size_t most_ranks = 1;
   double column_x = 0.001;  // one pixel's width
 
@@ -60,11 +60,11 @@ std::vector<size_t> lane_order(const std::vector<Run>& runs, const ViewState& st
 /// Returns the memory that recordings are opened with, as open_runs takes it.
 std::optional<profiler::Space> space_of(ShownMemory memory);
 
-/// Returns the index of the rank that is shown of a run.
+/// Returns the index of a run's shown rank.
 size_t shown_rank(const Run& run, const ViewState& state);
 
-/// Returns all facts but the hits, which a search finds, what can be selected, the rows of lists,
-/// tree and table, and the room of lanes and the width of a column, which a picture has.
+/// Returns all facts except the hits, which a search finds, and what depends on a picture: what can
+/// be selected, the rows of lists, tree and table, the lanes that fit, and the width of a column.
 Facts facts_of(const std::vector<Run>& runs, const Warps& warps, const ViewState& state);
 
 /// Returns the range of x that is shown: the state's view, or the whole extent.

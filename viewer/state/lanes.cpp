@@ -11,7 +11,7 @@ size_t lines_of(size_t lanes, const Facts& facts) {
   return (lanes + columns - 1) / columns;
 }
 
-/// Returns the index of a run after the run `closed` has left.
+/// Returns the index of a run after the run `closed` is gone.
 size_t index_after_closing(size_t run, size_t closed) { return run > closed ? run - 1 : run; }
 
 /// Closes a run that the state itself has made. Returns true if there is such a run.

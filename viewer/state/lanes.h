@@ -1,4 +1,4 @@
-// The user's acts on lanes as a whole: folding, closing and scrolling them.
+// The user's actions on whole lanes: folding, closing and scrolling them.
 #pragma once
 
 #include <cstddef>
@@ -20,10 +20,10 @@ std::vector<size_t> unfolded_runs(const ViewState& state, const Facts& facts);
 void toggle_fold(ViewState& state, const Facts& facts, size_t run);
 void fold_others(ViewState& state, const Facts& facts);
 
-/// Closes a run: one of a file or folder, a plan that was kept, or the what-if panel's.
+/// Closes a run: one from a file or folder, a kept plan, or the what-if panel's.
 void close_run(ViewState& state, const Facts& facts, size_t run);
 
-/// Compares the runs that show the same memory with the focused one.
+/// Makes the focused run the baseline of all runs that show the same memory.
 void choose_baseline_of_memory(ViewState& state, const Facts& facts);
 
 /// Focuses the next or the previous run in the order of lanes, and shows its lane.
@@ -31,7 +31,7 @@ void move_focus(ViewState& state, const Facts& facts, int64_t forward);
 
 /// Scrolls the lanes by lines, never past the last.
 void scroll_lanes(ViewState& state, const Facts& facts, int64_t lines);
-/// Scrolls the lanes as little as is needed to show that of the focused run.
+/// Scrolls the lanes just as far as needed to show the focused run's.
 void show_focus(ViewState& state, const Facts& facts);
 
 }  // namespace shardlens::viewer

@@ -47,7 +47,7 @@ std::optional<Range> range_of(const Json& json, const char* key) {
   return range;
 }
 
-/// Returns the part of the y axes: all of them where the session has none that is inside.
+/// Returns the shown part of the y axes: the whole axes if the session has none inside them.
 Range heights_of(const Json& json) {
   const Range all = ViewState().heights;
   const Range heights = range_of(json, "heights").value_or(all);
@@ -287,7 +287,7 @@ Json json_of(const ViewState& state, const std::string& folder) {
 ViewState state_of(const Json& json, const std::string& folder) {
   const ViewState usual;
   ViewState state;
-  json.at("files");  // throws where there are none
+  json.at("files");  // throws if there are none
   state.files = paths_of(json, "files", folder);
   state.alignment = value_of(json, "alignment", usual.alignment);
   state.layout = value_of(json, "layout", usual.layout);

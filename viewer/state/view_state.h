@@ -1,5 +1,5 @@
 // Everything that a user can change about the picture, in one value. Menus, keys, the palette, undo
-// and session files all act on it; pictures follow from it and the recordings alone.
+// and session files all act on it; pictures follow only from it and the recordings.
 #pragma once
 
 #include <array>
@@ -22,16 +22,16 @@ constexpr auto choice_words(LaneLayout) {
   return words("rows", "columns", "overlay", "difference");
 }
 
-/// The top of the y axes: the highest of all peaks, each strategy's own peak, the device's memory,
-/// or the highest moment in view.
+/// The top of the y axes: the highest of all peaks, each run's own peak, the device's memory, or
+/// the highest moment in view.
 enum class Height : uint8_t { shared, own, capacity, view };
 constexpr auto choice_words(Height) { return words("shared", "own", "capacity", "view"); }
 
 enum class Theme : uint8_t { light, dark, contrast };
 constexpr auto choice_words(Theme) { return words("light", "dark", "contrast"); }
 
-/// The ranks that are shown of a strategy: the one with the highest peak (or the chosen one), each
-/// in a lane of its own, or all folded into least, median and most.
+/// The shown ranks of a run: the one with the highest peak (or the chosen one), each in its own
+/// lane, or all folded into minimum, median and maximum.
 enum class Ranks : uint8_t { one, each, folded };
 constexpr auto choice_words(Ranks) { return words("one", "each", "folded"); }
 
@@ -46,7 +46,7 @@ constexpr auto choice_words(Detail) { return words("bands", "blocks", "addresses
 enum class ShownMemory : uint8_t { tensors, host, pinned, segments };
 constexpr auto choice_words(ShownMemory) { return words("tensors", "host", "pinned", "segments"); }
 
-/// The moment of the tables: each strategy's own peak, or the cursor for all.
+/// The moment of the tables: each run's own peak, or the cursor for all.
 enum class TableMoment : uint8_t { peak, cursor };
 constexpr auto choice_words(TableMoment) { return words("peak", "cursor"); }
 
@@ -54,25 +54,25 @@ constexpr auto choice_words(TableMoment) { return words("peak", "cursor"); }
 enum class LaneSort : uint8_t { opened, peak, name };
 constexpr auto choice_words(LaneSort) { return words("opened", "peak", "name"); }
 
-/// The scope of what the user has selected: a block, all blocks of its name, all of its category,
-/// or all below a place of the tree.
+/// The scope of the user's selection: a block, all blocks of its name, all of its category, or all
+/// below a place of the tree.
 enum class PickScope : uint8_t { block, name, category, place };
 constexpr auto choice_words(PickScope) { return words("block", "name", "category", "place"); }
 
 constexpr uint32_t kNoBlock = UINT32_MAX;
 
 /// A selection of the user. The block is the one whose facts are shown: with a wider scope, one of
-/// the blocks.
+/// its blocks.
 struct Pick {
   size_t run = 0;
   size_t rank = 0;  // index in the run
   PickScope scope{};
-  uint32_t block = kNoBlock;  // none: a category of which no block was alive
+  uint32_t block = kNoBlock;  // none: a category without a live block
   Category category{};
-  std::vector<std::string> path{};  // of a place, from below the tree's root
-  std::optional<size_t> call{};     // of the block's stack, from the innermost: the marked one
+  std::vector<std::string> path{};  // of a place, starting below the tree's root
+  std::optional<size_t> call{};     // the marked call of the block's stack, from the innermost
 
-  /// Leaves a place for its block alone: the tree has other places now.
+  /// Reduces a place to its block: the tree has other places now.
   void leave_place() {
     if (scope == PickScope::place) scope = PickScope::block;
     path.clear();
@@ -94,8 +94,8 @@ struct TreeView {
   profiler::TreeGrouping by{};
   profiler::TreeStart from{};
   PlaceSort sort{};
-  bool compares = true;             // with the baseline, where another run is in focus
-  size_t threshold = 1;             // index in kTreeThresholds: smaller frames are one
+  bool compares = true;             // with the baseline, if another run is in focus
+  size_t threshold = 1;             // index in kTreeThresholds: smaller frames are merged
   size_t first = 0;                 // first shown row
   std::vector<std::string> zoom{};  // the path of the place that fills the width
 
@@ -105,12 +105,12 @@ struct TreeView {
 struct Note {
   double x = 0;
   std::string text;
-  Alignment alignment{};  // in which x counts
+  Alignment alignment{};  // that x belongs to
 
   bool operator==(const Note&) const = default;
 };
 
-/// A name that the user has given to a run.
+/// A name that the user gave to a run.
 struct LaneName {
   std::string run;  // its key
   std::string name;
@@ -118,12 +118,12 @@ struct LaneName {
   bool operator==(const LaneName&) const = default;
 };
 
-/// The lanes of runs, which are named by their keys (Run::key).
+/// The lanes of runs; a run is identified by its key (Run::key).
 struct Lanes {
   LaneSort sort{};
-  size_t first = 0;                 // first shown line of them
-  std::vector<std::string> folded;  // shown by name and peak alone
-  std::vector<std::string> closed;  // not opened, although they belong to a file or folder that is
+  size_t first = 0;                 // first shown line
+  std::vector<std::string> folded;  // shown only by name and peak
+  std::vector<std::string> closed;  // not opened, although their file or folder is
   std::vector<LaneName> names;
 
   bool operator==(const Lanes&) const = default;
@@ -137,9 +137,9 @@ struct Panels {
   bool steps = true;
   bool reserved = true;
   bool hatches = false;
-  bool plans = true;     // of measured runs, over them; else beside them
+  bool plans = true;     // of measured runs: over them, else beside them
   bool treemap = false;  // live allocations as areas; else as rows
-  bool events = false;   // in place of live allocations, what was allocated and freed around them
+  bool events = false;   // instead of live allocations: events around the moment
 
   bool operator==(const Panels&) const = default;
 };
@@ -159,23 +159,23 @@ struct ViewState {
   Lanes lanes{};
   size_t baseline = 0;                      // index of a run
   std::vector<size_t> earlier_baselines{};  // the latest first: for runs in other memory
-  size_t focus = 0;                         // the run that keys and the panel act on
-  std::optional<size_t> rank;               // index in a run; nothing: the highest peak's
+  size_t focus = 0;                         // the run that keys and panels act on
+  std::optional<size_t> rank;               // index in a run; nothing: that of the highest peak
   std::optional<Range> view;                // of x; nothing: all
   Range heights{0, 1};                      // the part of the y axes that is shown
   std::optional<double> cursor;
   std::optional<Range> selection;
-  uint32_t hidden_categories = 0;  // a bit each
+  uint32_t hidden_categories = 0;  // one bit each
   size_t alive_first = 0;          // first shown row of the live allocations
   size_t places_first = 0;         // of their places, or of those that changed
-  size_t table_first = 0;          // and of the table, below the sum
+  size_t table_first = 0;          // of the table, below the sum
   double zoom = 1;                 // of the whole interface
   std::string search;
   std::vector<Note> notes;
   std::optional<Pick> pick{};
   TreeView tree{};
-  std::vector<PlanRequest> plans;       // kept from the what-if panel: strategies after the files
-  std::optional<WhatIfEdit> what_if{};  // while that panel is open: the last strategy of all
+  std::vector<PlanRequest> plans;       // kept from the what-if panel: runs after the files
+  std::optional<WhatIfEdit> what_if{};  // while that panel is open: the last run of all
 
   bool operator==(const ViewState&) const = default;
 

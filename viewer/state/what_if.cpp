@@ -59,7 +59,7 @@ std::vector<std::string> command_of(const Json& json) {
   return words;
 }
 
-/// The number in a program's arguments that its name calls a batch: "--batch-size 32" or "bs=32".
+/// The number in a program's arguments whose name says batch: "--batch-size 32" or "bs=32".
 struct BatchWord {
   size_t word = 0;   // of the command
   size_t begin = 0;  // of the number in that word
@@ -90,7 +90,7 @@ std::optional<BatchWord> batch_word(const std::vector<std::string>& command) {
 
 bool is_program(const Json& json) { return json.contains("command"); }
 
-/// True if the command starts the ranks itself: then it says how many there are.
+/// True if the command starts the ranks itself: then the command says how many there are.
 bool has_launcher(const std::vector<std::string>& command) {
   constexpr std::array<std::string_view, 5> kLaunchers = {
       "torchrun", "accelerate", "deepspeed", "torch.distributed.run", "torch.distributed.launch"};
@@ -100,8 +100,8 @@ bool has_launcher(const std::vector<std::string>& command) {
   });
 }
 
-/// Returns the value of a control. The ranks are `world`, or as many as `workers` if that is 0. It
-/// is empty for a control that a program does not have.
+/// Returns the value of a control. The number of ranks is `world`, or `workers` if that is 0. It is
+/// empty for a control that a program lacks.
 std::string control_value(const std::string& config, Control control) {
   const Json json = config_json(config);
   if (is_program(json) && control == Control::batch) {
@@ -153,7 +153,7 @@ WhatIfKind what_if_kind_of(const WhatIfEdit& what_if) {
 std::string record_line(const WhatIfEdit& what_if) {
   const Json json = config_json(what_if.config);
   const std::string recorded_on = text_at(json, "device", "cuda");
-  // A program that ran on a GPU of this machine is recorded on one like it that is not there.
+  // A program that ran on a GPU of this machine is recorded on a simulated GPU of the same kind.
   const bool has_name = recorded_on == "cuda" && !what_if.gpu.empty();
   const std::string device = has_name ? "null:" + what_if.gpu : recorded_on;
   std::string line = "shardlens record --device " + shell_word(device);

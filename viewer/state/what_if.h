@@ -1,5 +1,5 @@
-// Turns a strategy into another one that was not run: a configuration, and the controls that change
-// it. These are plain values; other code plans and draws them.
+// Turns a run into another one that was not run: a configuration, and the controls that change it.
+// These are plain values; other code plans and draws them.
 #pragma once
 
 #include <array>
@@ -14,8 +14,8 @@
 namespace shardlens::viewer {
 
 struct WhatIfEdit {
-  std::string of;      // the strategy that it began with
-  std::string base;    // that strategy's config.json
+  std::string of;      // the run that it began with
+  std::string base;    // that run's config.json
   std::string config;  // the changed one
   std::string gpu;     // as in PlanRequest
 
@@ -41,23 +41,23 @@ constexpr auto choice_words(Control) {
 }
 static_assert(kWords<Control>.size() == kControls);
 
-/// Says what can be asked of a strategy: another plan; for a recorded program, which decides itself
-/// what it allocates, another recording; or nothing, where it is not known how it was made.
+/// Says what can be asked about a run: another plan; for a recorded program, which decides itself
+/// what it allocates, another recording; or nothing, if it is unknown how the run was made.
 enum class WhatIfKind : uint8_t { plan, recording, nothing };
 WhatIfKind what_if_kind_of(const WhatIfEdit& what_if);
 
-/// Returns a word as a shell reads it.
+/// Returns a word quoted for a shell.
 std::string shell_word(const std::string& word);
 
 /// Returns the command line that records a program with the changes: another number of ranks, or
 /// another batch in the program's own arguments.
 std::string record_line(const WhatIfEdit& what_if);
 
-/// Returns what a control changes, in a line.
+/// Returns in a line what a control changes.
 std::string_view control_effect(Control control);
 
-/// The values that a control can be set to. There are none where the strategy has no such control.
-/// The configuration's own value is always among them.
+/// The values that a control can be set to; empty if the run lacks the control. The configuration's
+/// own value is always among them.
 struct Choices {
   std::vector<std::string> words;
   size_t chosen = 0;
@@ -66,11 +66,11 @@ struct Choices {
 Choices choices_of(const WhatIfEdit& what_if, Control control);
 
 void choose(WhatIfEdit& what_if, Control control, size_t choice);
-/// Chooses the next or the previous value: numbers stop at their ends, words go round in a circle.
+/// Chooses the next or the previous value: numbers stop at their ends, words wrap around.
 void turn(WhatIfEdit& what_if, Control control, int direction);
 
 WhatIfEdit what_if_of(const PlanRequest& request);
-/// Returns the configuration to plan, named after the strategy it began with and the changes since:
+/// Returns the configuration to plan, named after the run it began with and the changes since:
 /// "keep: batch 128, offload all".
 PlanRequest request_of(const WhatIfEdit& what_if);
 

@@ -8,11 +8,11 @@ struct ImDrawList;
 
 namespace shardlens::viewer {
 
-/// Brings an image to memory that the graphics card can read, and from there to the target.
+/// Copies an image to memory that the graphics card can read, and from there to the target.
 class Backdrop {
  public:
   virtual ~Backdrop() = default;
-  /// Adds to the list a command that copies the image over the whole target, which has the same
+  /// Adds a command to the list that copies the image over the whole target, which has the same
   /// size. The image is loaded only if its version has changed.
   virtual void add(const Image& image, ImDrawList& list) = 0;
 };

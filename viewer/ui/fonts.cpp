@@ -17,7 +17,7 @@ struct Typeface {
   const char* bold;
 };
 
-/// The files in which distributions have the typefaces of nearly every desktop.
+/// The files in which distributions ship the typefaces of nearly every desktop.
 constexpr std::array kTypefaces = {
     Typeface{"/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf",
              "/usr/share/fonts/truetype/dejavu/DejaVuSans-Bold.ttf"},
@@ -65,7 +65,7 @@ void FontSet::build(const std::string& file, double scale) {
   config.PixelSnapH = true;
   for (size_t i = 0; i < kStyles; ++i) {
     const auto style = static_cast<Style>(i);
-    // ImGui's sizes count the whole height of letters.
+    // ImGui's sizes count the whole height of a line.
     const auto pixels = static_cast<float>(std::round(kPoints[i] * 1.16 * scale));
     if (files.regular.empty()) {
       config.SizePixels = pixels;

@@ -1,4 +1,4 @@
-// Loads fonts: a typeface of the system if one is found, else ImGui's own. Sizes follow the scale.
+// Loads fonts: a system typeface if one is found, else ImGui's own. Sizes follow the scale.
 #pragma once
 
 #include <array>
@@ -12,9 +12,9 @@ namespace shardlens::viewer {
 
 class FontSet {
  public:
-  /// Replaces the fonts of the current ImGui context; the caller must then make the window's
-  /// texture of them anew. An empty `file` means a typeface of the system. Throws
-  /// std::invalid_argument if `file` cannot be read.
+  /// Replaces the fonts of the current ImGui context; the caller must then rebuild the window's
+  /// font texture. An empty `file` means a system typeface. Throws std::invalid_argument if `file`
+  /// cannot be read.
   void build(const std::string& file, double scale);
 
   ImFont* font(Style style) const { return fonts_[static_cast<size_t>(style)]; }

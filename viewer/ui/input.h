@@ -1,7 +1,7 @@
-// An input is one thing that a user does, with all that it depends on: the window keeps inputs in
-// the order in which they were done. ImGui is not asked for them: between two slow frames it would
-// miss keys that are up again, see modifiers as they are when the frame begins, and lose the last
-// movement before a button goes up.
+// An input is one action of the user, with everything that it depends on. The window keeps inputs
+// in the order in which they happened. ImGui is not asked for them: between two slow frames it
+// would miss keys that are already up again, see modifiers as they are when the frame begins, and
+// lose the last movement before a button goes up.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace shardlens::viewer {
 
-/// Notches of the wheel, away from the user if above 0, where the pointer was and with what was
-/// held then.
+/// Notches of the wheel, away from the user if above 0, with the pointer's position and the
+/// modifiers at that time.
 struct WheelTurn {
   float x = 0;
   float y = 0;

@@ -19,7 +19,7 @@ constexpr std::array kMenus = {"File", "View",   "Align",  "Go",     "Lanes",
 constexpr ImGuiWindowFlags kSheet = ImGuiWindowFlags_NoTitleBar | ImGuiWindowFlags_NoResize |
                                     ImGuiWindowFlags_NoMove | ImGuiWindowFlags_NoSavedSettings;
 
-constexpr float kKeyWidth = 7;  // of a key in the sheet of keys, in heights of a line of text
+constexpr float kKeyWidth = 7;  // of a key in the key sheet, in line heights
 
 ImVec4 vec(const Color& c) {
   return {static_cast<float>(c.r) / 255, static_cast<float>(c.g) / 255,
@@ -134,7 +134,7 @@ void Interface::draw_menu() {
   ImGui::EndMainMenuBar();
 }
 
-/// Says at the right of the menu what has just been done, else how to find everything: there it
+/// Says at the right of the menu what was just done, or else how to find everything: there it
 /// covers nothing.
 void Interface::draw_hint() {
   const std::string text = said_.empty() ? "F1: keys, Ctrl+P: find a command" : said_;
@@ -159,9 +159,9 @@ bool Interface::forgets() {
   return true;
 }
 
-/// Takes what was done in its order: a key may open a question, and those behind it are its text.
-/// What is behind a request waits for the next frame, when it has been served: it may need what
-/// that has opened, and a second request would replace it.
+/// Takes inputs in their order: a key may open a prompt, and those after it are the prompt's text.
+/// Inputs after a request wait for the next frame, when the request has been served: they may need
+/// what it opened, and a second request would replace it.
 void Interface::take_inputs() {
   size_t taken = 0;
   while (taken < inputs_.size() && request_ == Request::none) {
@@ -200,7 +200,7 @@ void Interface::take_question_key(const KeyPress& key) {
   if (line_.press(key)) chosen_ = 0;
 }
 
-/// Returns true where no sheet, menu or open part of it takes the pointer.
+/// Returns true if no sheet or open menu takes the pointer.
 bool Interface::is_over_picture(float y) const {
   constexpr ImGuiPopupFlags kAny = ImGuiPopupFlags_AnyPopupId | ImGuiPopupFlags_AnyPopupLevel;
   return asking_ == Prompt::nothing && y >= menu_height_ && !ImGui::IsPopupOpen("", kAny);
@@ -279,7 +279,7 @@ void Interface::draw_text_question(const char* title, const char* hint) {
   ImGui::End();
 }
 
-/// Draws the line that is typed, moved to the left where its cursor would be outside.
+/// Draws the line that is being typed, scrolled to the left if its cursor would be outside.
 void Interface::draw_line(const char* hint) const {
   const float pad = ImGui::GetStyle().FramePadding.x;
   const ImVec2 at = ImGui::GetCursorScreenPos();
@@ -339,7 +339,7 @@ void Interface::answer() {
   }
 }
 
-/// Returns what fits the typed path. The folder is read again only if another is typed.
+/// Returns what matches the typed path. The folder is read again only if another one is typed.
 const std::vector<BrowsedPath>& Interface::browsed_paths() {
   if (browsed_for_ == line_.text()) return browsed_;
   browsed_for_ = line_.text();
@@ -347,7 +347,7 @@ const std::vector<BrowsedPath>& Interface::browsed_paths() {
   return browsed_;
 }
 
-/// Opens the chosen path, or what is typed if nothing fits it.
+/// Opens the chosen path, or the typed one if nothing matches.
 void Interface::take_path() {
   const auto& found = browsed_paths();
   if (found.empty()) {
@@ -358,7 +358,7 @@ void Interface::take_path() {
   take_browsed(BrowsedPath(found[std::min(chosen_, found.size() - 1)]));
 }
 
-/// Opens a path, or goes on in a folder that is no run.
+/// Opens a path, or goes into a folder that is not a run.
 void Interface::take_browsed(const BrowsedPath& chosen) {
   if (chosen.is_entered) {
     ask(Prompt::open);
@@ -441,7 +441,7 @@ void Interface::draw_notes_list() {
 
 namespace {
 
-/// Returns how many columns of keys and whole titles the sheet has room for, one to three.
+/// Returns how many columns of keys and whole titles fit on the sheet, one to three.
 int key_columns() {
   float title = 0;
   for (const Command& command : commands()) {

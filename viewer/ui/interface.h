@@ -1,4 +1,4 @@
-// Draws one frame of the window's contents: menu, picture, palette, key sheet and the few questions
+// Draws one frame of the window's contents: menu, picture, palette, key sheet and the few prompts
 // that take text. Turns keys and the pointer into commands.
 #pragma once
 
@@ -23,7 +23,7 @@ class Interface {
   struct Frame {
     int width = 0;
     int height = 0;
-    double scale = 1;  // pixels a point, without the state's own zoom
+    double scale = 1;  // pixels per point, without the state's own zoom
     bool has_menu = true;
   };
 
@@ -33,23 +33,23 @@ class Interface {
   /// Takes what the user did since the last frame.
   void take(const Input& input) { inputs_.push_back(input); }
   void press(const KeyChord& chord) { take(KeyPress{.chord = chord}); }
-  /// Returns true if something waits for a further frame.
+  /// Returns true if something waits for another frame.
   bool has_inputs() const { return !inputs_.empty(); }
 
   /// Draws the frame. Call it between ImGui::NewFrame and ImGui::Render.
   void draw(const Frame& frame);
 
-  /// Returns the last request to the program around the interface, and forgets it.
+  /// Returns the last request to the surrounding program, and forgets it.
   Request take_request();
   /// Returns the path that was typed for the last request of file.open or an export.
   const std::string& path() const { return path_; }
-  /// Copies a text, and says so; what to do `otherwise` where there is none.
+  /// Copies a text, and says so; if it is empty, says `otherwise` instead.
   void copy(const std::string& text, const char* otherwise);
   /// Sets what was opened before, the latest first.
   void set_recent(std::vector<std::string> paths) { recent_ = std::move(paths); }
-  /// Shows a text in the menu's line for a while, or until the next command.
+  /// Shows a text in the menu line for a while, or until the next command.
   void say(std::string text);
-  /// Returns true once what was said has been there for long enough, and forgets it.
+  /// Returns true once a shown text has been there long enough, and forgets it.
   bool forgets();
 
  private:
@@ -87,7 +87,7 @@ class Interface {
   std::vector<Input> inputs_;
   PointerMove pointer_;       // after the last input that was taken
   bool is_dragging_ = false;  // with the left button, from the picture on
-  bool is_panning_ = false;   // with another one
+  bool is_panning_ = false;   // with another button
   Request request_ = Request::none;
   Prompt asking_ = Prompt::nothing;
   LineEditor line_;

@@ -63,10 +63,10 @@ KeyChord chord_of(int glfw_key, int glfw_modifiers, const char* name) {
   // What a key of the number pad means depends on more than its name.
   const bool is_named = glfw_key < GLFW_KEY_ESCAPE && text.size() == 1 &&
                         std::isgraph(static_cast<unsigned char>(text[0])) != 0;
-  // Beside Alt a key gives no character, and a French 1 has the name of its other sign, &.
+  // With Alt a key produces no character, and a French 1 has the name of its other sign, &.
   const bool is_digit = chord.alt && glfw_key >= GLFW_KEY_0 && glfw_key <= GLFW_KEY_9;
   if (is_named && !is_digit) chord.code = std::toupper(static_cast<unsigned char>(text[0]));
-  // So a German + and an American = with Shift, which is +, are what enlarges.
+  // So both a German + and an American = with Shift, which is +, enlarge.
   if (chord.ctrl && (chord.code == '+' || chord.code == '=')) {
     chord.code = '=';
     chord.shift = false;

@@ -1,5 +1,6 @@
-// A line of text that the user types. Keys change it in the order in which they came: a field of
-// ImGui loses what is typed before the frame in which it gets the keyboard, and frames can be slow.
+// A line of text that the user types. Keys change it in the order in which they came: a text field
+// of ImGui loses what is typed before the frame in which it gets the keyboard focus, and frames can
+// be slow.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +15,9 @@ class LineEditor {
  public:
   /// Begins with a text that is selected: what is typed first replaces it.
   void start(std::string text);
-  /// Takes a key. Returns true if it has changed the text.
+  /// Takes a key. Returns true if the key changed the text.
   bool press(const KeyPress& press);
-  /// Puts a text at the cursor, without its control characters.
+  /// Inserts a text at the cursor, without its control characters.
   void put(std::string_view text);
 
   const std::string& text() const { return text_; }

@@ -1,5 +1,5 @@
-// Draws the panel of live allocations: by group, and below that by place, with what changed against
-// the baseline.
+// Draws the panel of live allocations: by group, and below that by place, with the changes from the
+// baseline.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,9 +17,9 @@ namespace {
 
 constexpr float kAliveRow = 27;      // points
 constexpr float kPlaceLine = 17;     //
-constexpr float kPlacesPart = 0.5F;  // of the panel, for the list of places
+constexpr float kPlacesPart = 0.5F;  // part of the panel for the list of places
 
-/// True for the row that has what is selected.
+/// True for the row that contains the selection.
 bool is_row_picked(const Scene& scene, const AliveRow& row) {
   const auto& pick = scene.state().pick;
   const ShownRun& one = scene.focus();
@@ -119,7 +119,7 @@ void draw_areas(Scene& scene, const ShownRun& one, Box& box, float reserve) {
   }
 }
 
-/// Draws a bar in three parts: only in the baseline, in both, only in the focused strategy.
+/// Draws a bar in three parts: only in the baseline, in both, only in the focused run.
 void draw_shares(Scene& scene, const profiler::Matching& matching, Box& box) {
   Painter& paint = scene.paint;
   const auto sum = static_cast<double>(
@@ -145,7 +145,7 @@ void draw_shares(Scene& scene, const profiler::Matching& matching, Box& box) {
   line("only in " + scene.focus().run->name, matching.only_b_bytes, paint.colors.more);
 }
 
-/// Returns "3.00 MiB more" of a place that changed, and the bytes of one that is not compared.
+/// Returns "3.00 MiB more" for a place that changed, and the bytes of a place that is not compared.
 std::string amount_of(const profiler::MatchedPlace& row, bool compares) {
   const int64_t growth = row.growth_bytes();
   if (!compares) return bytes_text(row.b_bytes);
@@ -153,7 +153,7 @@ std::string amount_of(const profiler::MatchedPlace& row, bool compares) {
   return growth_in_words(growth);
 }
 
-/// True if what is selected has the name and the category of a place.
+/// True if the selection has the name and the category of a place.
 bool is_place_picked(const Scene& scene, const profiler::MatchedPlace& row) {
   const auto& pick = scene.state().pick;
   const bool is_one = pick && (pick->scope == PickScope::name || pick->scope == PickScope::block);
@@ -167,7 +167,7 @@ bool is_place_picked(const Scene& scene, const profiler::MatchedPlace& row) {
   return lane.label(blocks[pick->block]) == lane.label(blocks[own.block]);
 }
 
-/// Draws a place: its name, which is cut in its middle, since places that look alike differ at
+/// Draws a place: its name, which is cut in the middle, since places that look alike differ at
 /// their ends, and its bytes or its change at the right.
 void draw_matched_place(Scene& scene, const profiler::MatchedPlace& row, size_t index, Box line) {
   Painter& paint = scene.paint;
@@ -193,7 +193,7 @@ void draw_matched_place(Scene& scene, const profiler::MatchedPlace& row, size_t 
              Style::small);
 }
 
-/// Draws the places from the first that is scrolled to, as many as have room.
+/// Draws the places from the first one that is scrolled to, as many as fit.
 void draw_matched_places(Scene& scene, const profiler::Matching& matching, Box box) {
   Painter& paint = scene.paint;
   const size_t count = changed_places(matching);
@@ -213,7 +213,7 @@ void draw_matched_places(Scene& scene, const profiler::Matching& matching, Box b
   }
 }
 
-/// Returns the name of what was allocated or freed: the call's where that is known.
+/// Returns the name of what was allocated or freed: that of the call, if it is known.
 std::string name_of_change(const ShownRun& one, int64_t change) {
   const Lane& lane = one.lane->lane;
   const uint32_t word = lane.arrays().words[static_cast<size_t>(change)];
@@ -256,8 +256,8 @@ void draw_failure(Scene& scene, const FailedRequest& failure, const Box& line) {
   scene.paint.text_that_fits(line, {asked + free, asked}, scene.paint.colors.more, Style::small);
 }
 
-/// Draws the allocations and frees around the shown moment, which stands in the middle: above it
-/// those before, below it those after. Requests that failed stand where they were made.
+/// Draws the allocations and frees around the shown moment, which is in the middle: earlier ones
+/// above it, later ones below. Failed requests are listed at the moment when they were made.
 void draw_events(Scene& scene, const ShownRun& one, Box box) {
   const float height = scene.paint.px(kPlaceLine);
   const auto room = static_cast<int64_t>(box.h / height);
@@ -280,7 +280,7 @@ void draw_events(Scene& scene, const ShownRun& one, Box box) {
   }
 }
 
-/// Returns "246.00 MiB reserved" of a moment; empty where that was not recorded.
+/// Returns "246.00 MiB reserved" for a moment; empty if that was not recorded.
 std::string reserved_text(const RankLane& rank, int64_t change) {
   const Lane& lane = rank.lane;
   if (change < 0 || lane.info().space != profiler::Space::device) return "";
@@ -289,7 +289,7 @@ std::string reserved_text(const RankLane& rank, int64_t change) {
   return reserved ? bytes_text(*reserved) + " reserved" : "";
 }
 
-/// Draws what stands above the lists: the moment, and the bytes that are alive then.
+/// Draws the head above the lists: the moment, and the bytes that are alive then.
 void draw_alive_head(Scene& scene, const ShownRun& one, std::string_view title,
                      std::string_view what, Box& box) {
   Painter& paint = scene.paint;
@@ -320,7 +320,7 @@ void draw_comparison(Scene& scene, Box box) {
   draw_matched_places(scene, matching, box);
 }
 
-/// Draws the places of a run that is compared with none, if the rows above are not already places.
+/// Draws the places of a run that is not compared, unless the rows above are already places.
 void draw_largest(Scene& scene, Box box) {
   const Grouping grouping = scene.state().grouping;
   const bool has_places = grouping == Grouping::none || grouping == Grouping::label;

@@ -35,7 +35,7 @@ std::string life_text(const Lane& lane, const Block& block) {
                                 : fmt::format(", {} step{} began", steps, steps == 1 ? "" : "s"));
 }
 
-/// Returns the operators that ran inside the innermost call of the program, the inner one first.
+/// Returns the operators that ran inside the program's innermost call, the inner one first.
 std::string operator_text(const profiler::TreePath& stack) {
   std::string text;
   for (const TreePlace& call : stack) {
@@ -99,7 +99,7 @@ BlockFacts block_facts(const RankLane& rank, uint32_t index) {
 
 size_t main_call(const BlockFacts& facts) {
   const auto is_named = [&](const TreePlace& call) {
-    // A label is "llama.py:62 forward"; place_text says "forward  llama.py:62".
+    // A label is "llama.py:62 forward"; place_text returns "forward  llama.py:62".
     const std::string file = call.file.substr(call.file.rfind('/') + 1);
     return !file.empty() && facts.name.starts_with(fmt::format("{}:{} ", file, call.line));
   };

@@ -24,16 +24,16 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kLargest = 10;  // rows of what is alive, and of what changed
+constexpr size_t kLargest = 10;  // rows of what is alive and of what changed
 
-/// A run with the facts that the report has about it: all of the run, or its part in a range.
+/// A run with the facts that the report needs: for the whole run, or for its part in a range.
 struct Subject {
   const Run* run = nullptr;
   const RankLane* rank = nullptr;  // the one with the highest moment
-  Extent peak{};                   // that moment; empty if the range has nothing of the run
+  Extent peak{};                   // that moment; empty if the run has nothing in the range
   std::vector<int64_t> rank_peaks{};
   bool is_whole = true;
-  const Subject* base = nullptr;  // with which it is compared: itself, or one of the same memory
+  const Subject* base = nullptr;  // compared with: itself, or one of the same memory
 
   bool is_base() const { return base == this; }
   const Lane& lane() const { return rank->lane; }
@@ -78,13 +78,13 @@ bool subjects_have_shards(const Subjects& subjects) {
       subjects, [](const Subject& one) { return profiler::has_shards(one.lane().info().header); });
 }
 
-/// Matches what a strategy has at its peak with what the baseline has at its own.
+/// Matches what a run has at its peak with what the baseline has at its own.
 profiler::Matching match_peaks(const Subject& base, const Subject& one) {
   return match({&base.lane(), &base.rank->names, base.peak.max_change},
                {&one.lane(), &one.rank->names, one.peak.max_change});
 }
 
-/// Returns the name of the run's memory; "Memory" is that of tensors on the run's own device.
+/// Returns the name of the run's memory; "Memory" means tensors on the run's own device.
 std::string_view memory_of(const Subject& one) {
   const LaneInfo& info = one.lane().info();
   if (info.space == info.header.space_of_tensors()) return "Memory";
@@ -99,7 +99,7 @@ std::string where_of(const std::optional<ReportRange>& range) {
                      axis_title(range->alignment));
 }
 
-/// Returns the categories that some strategy has at its peak, from the top of the stack down.
+/// Returns the categories that any run has at its peak, from the top of the stack down.
 std::vector<Category> categories_of(const Subjects& subjects) {
   std::vector<Category> used;
   const auto& order = stacking_order();
@@ -133,8 +133,8 @@ std::string place_of(const Subject& one) {
   return text;
 }
 
-/// Returns a plan's verdict, or for a measured run the comparison with its plan; empty if there is
-/// none.
+/// Returns a plan's verdict or, for a measured run, the comparison with its plan; empty without a
+/// plan.
 std::string plan_words(const Subject& one) {
   const Run& run = *one.run;
   if (run.outlook && one.is_whole) return fmt::format("predicted, {}", run.outlook->verdict);
@@ -175,7 +175,7 @@ std::string subject_text(const Subject& one) {
   return text;
 }
 
-/// Returns what changed against the strategy's baseline, the place that differs most first.
+/// Returns what changed from the run's baseline, the place that differs most first.
 std::string changes_text(const Subject& one, bool has_shards) {
   const Subject& base = *one.base;
   const profiler::Matching matching = match_peaks(base, one);
@@ -196,7 +196,7 @@ std::string changes_text(const Subject& one, bool has_shards) {
   return text;
 }
 
-/// Returns ", compared with keep", with a name for each memory in which strategies are compared.
+/// Returns ", compared with keep", with one name for each memory in which runs are compared.
 std::string bases_text(const Subjects& subjects) {
   std::vector<std::string> names;
   for (const Subject& one : subjects) {

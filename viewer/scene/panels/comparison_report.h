@@ -1,5 +1,5 @@
-// Writes what the viewer shows in words and numbers, without any window: for users who cannot see
-// the picture, for scripts, and to be kept beside a run.
+// Writes what the viewer shows in words and numbers, without a window: for users who cannot see the
+// picture, for scripts, and to keep with a run.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@ namespace shardlens::viewer {
 
 enum class ReportFormat { text, json, csv };
 
-/// Returns the format by the end of a file's name. Throws std::invalid_argument for any but .txt,
+/// Returns the format by a file name's extension. Throws std::invalid_argument for any but .txt,
 /// .json and .csv.
 ReportFormat report_format(const std::string& path);
 
@@ -23,9 +23,9 @@ struct ReportRange {
   Range x;
 };
 
-/// Reports every strategy at its own peak, or, if `range` is given, at its peak within that range.
-/// The others are compared with the run of index `baseline`, or, if they show other memory, with
-/// the first of the earlier baselines that shows the same. `runs` must not be empty.
+/// Reports every run at its own peak or, if `range` is given, at its peak within that range. The
+/// others are compared with the run of index `baseline` or, if they show other memory, with the
+/// first of the earlier baselines that shows the same. `runs` must not be empty.
 std::string comparison_report(const std::vector<Run>& runs, size_t baseline, ReportFormat format,
                               const std::optional<ReportRange>& range = std::nullopt,
                               const std::vector<size_t>& earlier_baselines = {});

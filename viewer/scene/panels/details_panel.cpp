@@ -1,4 +1,4 @@
-// Draws the panel of what is selected: the facts of a block, and its whole stack.
+// Draws the panel of the selection: the facts of a block, and its whole stack.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ void draw_facts(Painter& paint, const BlockFacts& facts, Box& box) {
   }
 }
 
-/// Draws a call with its function at the left and its line at the right, which is never cut.
+/// Draws a call with its function at the left and its line at the right; the line is never cut.
 void draw_call(Scene& scene, const profiler::TreePlace& call, size_t index, bool is_marked,
                Box row) {
   Painter& paint = scene.paint;
@@ -42,8 +42,7 @@ void draw_call(Scene& scene, const profiler::TreePlace& call, size_t index, bool
   paint.text(row, call.name, paint.colors.text, Style::small);
 }
 
-/// Draws the calls that have room, from the innermost; of longer stacks those around the marked
-/// one.
+/// Draws the calls that fit, from the innermost; for longer stacks, those around the marked one.
 void draw_stack_of_block(Scene& scene, const BlockFacts& facts, Box box) {
   Painter& paint = scene.paint;
   if (facts.stack.empty()) {

@@ -40,7 +40,7 @@ std::string height_words(const Scene& scene) {
   return are_mixed(scene.shown) ? "one y axis for devices, one for hosts" : "one y axis for all";
 }
 
-/// Returns the names of the runs with which others are compared.
+/// Returns the names of the runs that others are compared with.
 std::string base_words(const Scene& scene) {
   std::string names;
   for (const ShownRun& one : scene.shown) {
@@ -84,7 +84,7 @@ std::string place_words(const Scene& scene) {
   return on_host ? "host memory of tensors" : "device memory of tensors";
 }
 
-/// Returns the notice that a user must see once: that values mean nothing on a null device.
+/// Returns the notice that a user must see once: values mean nothing on a null device.
 std::string notice_of(const Scene& scene) {
   for (const ShownRun& one : scene.shown) {
     const std::string& notice = one.lane->lane.info().header.notice;
@@ -93,7 +93,7 @@ std::string notice_of(const Scene& scene) {
   return "";
 }
 
-/// Draws a category's colour, plain or with its hatch as in the lanes.
+/// Draws a category's colour, plain or hatched as in the lanes.
 void draw_swatch(Scene& scene, Category category, const Box& box) {
   if (!scene.state().panels.hatches) {
     scene.paint.fill(box, color_of(category), scene.paint.px(2));
@@ -149,7 +149,7 @@ constexpr float kReservedEntry = 100;  // points
 constexpr float kPlanEntry = 70;
 constexpr float kMoreEntry = 52;
 
-/// Returns the categories that have room in the legend: what decides first, then the largest.
+/// Returns the categories that fit the legend: first those that decide, then the largest.
 std::vector<Category> legend_choice(Scene& scene, std::vector<Category> used, float room) {
   std::ranges::stable_sort(used, std::greater(), [&](Category category) {
     return std::pair(is_decisive(category), most_bytes(scene.shown, category));
@@ -174,14 +174,14 @@ bool has_plan_lines(const Scene& scene) {
                              [](const ShownRun& one) { return one.plan_warp != nullptr; });
 }
 
-/// The lines of the legend: an entry that has no room in a line begins the next one.
+/// The lines of the legend: an entry that does not fit in a line begins the next one.
 class LegendLines {
  public:
-  /// Divides a box into lines of a height.
+  /// Divides a box into lines of the given height.
   LegendLines(const Box& box, float height)
       : rest_(box), height_(height), line_(rest_.take_top(height)) {}
 
-  /// Returns the place of the next entry. Behind the last line, it is what is left of that line.
+  /// Returns the place of the next entry. After the last line, returns what is left of that line.
   Box take(float width) {
     if (width > line_.w && rest_.h >= height_ / 2) {
       line_ = rest_.take_top(height_);
@@ -210,14 +210,14 @@ std::vector<float> legend_widths(Scene& scene) {
   return widths;
 }
 
-/// Returns how many lines hold all entries.
+/// Returns how many lines all entries need.
 size_t needed_lines(const std::vector<float>& widths, float width) {
   LegendLines lines({0, 0, width, static_cast<float>(widths.size() + 1)}, 1);
   for (const float one : widths) lines.take(one);
   return lines.count();
 }
 
-/// Draws the categories in stacking order from the top, and how many have no room.
+/// Draws the categories in stacking order from the top, and how many do not fit.
 void draw_legend_categories(Scene& scene, LegendLines& lines) {
   const std::vector<Category> used = used_categories(scene.shown);
   std::vector<Category> chosen = used;
@@ -239,7 +239,7 @@ void draw_legend_categories(Scene& scene, LegendLines& lines) {
                    Style::small);
 }
 
-/// Draws the name of each strategy beside the line that its outline has in the overlay.
+/// Draws the name of each run next to the line of its outline in the overlay.
 void draw_line_names(Scene& scene, Box line) {
   Painter& paint = scene.paint;
   for (const size_t run : scene.compared) {
@@ -274,7 +274,7 @@ void draw_header(Scene& scene) {
   add(height_words(scene));
   add(sort_words(scene));
   Box right{end + paint.px(16), box.y, box.right() - end - paint.px(16), box.h};
-  // What has no room is left out whole, the least important first: half a word says nothing.
+  // Parts that do not fit are left out whole, the least important first: half a word says nothing.
   const auto text = [&] { return fmt::format("{}", fmt::join(how, ", ")); };
   while (how.size() > 1 && paint.width(Style::body, text()) > right.w) how.pop_back();
   paint.text_right(right, text(), paint.colors.muted, Style::body);

@@ -1,5 +1,5 @@
-// Draws under a plot a bar for every step and phase, as high as its peak, and the actions that ran,
-// computation above and communication below.
+// Draws under a plot a bar for every step and phase, as high as its peak, and the actions that ran:
+// computation above, communication below.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,9 +12,9 @@ namespace shardlens::viewer {
 
 namespace {
 
-constexpr size_t kMostSpans = 4;  // a column in view: if there are more, only some are looked at
+constexpr size_t kMostSpans = 4;  // per column in view: of more, only some are sampled
 constexpr std::ptrdiff_t kMostSamples = 8;
-constexpr size_t kMostNamed = 2000;  // in view: if there are more, none is named
+constexpr size_t kMostNamed = 2000;  // in view: with more, none is named
 
 bool is_communication(PassPart part) {
   return part == PassPart::gather || part == PassPart::reduce;
@@ -32,7 +32,7 @@ double x_of_time(const ShownRun& one, int64_t time_ns) {
 }
 
 /// Returns the first of `at` to `end` whose key is `least` or more, as std::lower_bound does, but
-/// looks near `at` first: from one column of pixels to the next it is not far.
+/// searches near `at` first: from one column of pixels to the next it is not far.
 template <class Iterator, class Least, class KeyOf>
 Iterator first_from(Iterator at, Iterator end, Least least, KeyOf key_of) {
   std::ptrdiff_t step = 1;
@@ -58,7 +58,8 @@ std::pair<size_t, size_t> spans_in_view(const Scene& scene, const ShownRun& one)
                    static_cast<size_t>(last - spans.begin()))};
 }
 
-/// Draws the actions into two rows of pixels: each column shows the action that took most of it.
+/// Draws the actions into two rows of pixels: each column shows the action that took most of its
+/// time.
 class RibbonImage {
  public:
   RibbonImage(const Scene& scene, const ShownRun& one, int width)
@@ -93,7 +94,7 @@ class RibbonImage {
     }
   }
 
-  /// Looks at the spans that run when a column begins, and at some of those that begin in it.
+  /// Samples the spans that run when a column begins, and some of those that begin in it.
   void sample(int x) {
     const auto begin_ns = time_at(x);
     const auto end_ns = time_at(x + 1);
@@ -121,7 +122,7 @@ class RibbonImage {
     const auto whole = static_cast<int64_t>(*position);
     return one_.warp->is_by_change() ? one_.lane->lane.time_of(whole) : whole;
   }
-  /// Returns the time that a span shares with a column; one that begins in the column counts,
+  /// Returns the time that a span shares with a column; a span that begins in the column counts,
   /// however short it is.
   static double overlap(const Span& span, int64_t begin_ns, int64_t end_ns) {
     const int64_t both = std::min(span.end_ns, end_ns) - std::max(span.begin_ns, begin_ns);
@@ -141,11 +142,11 @@ class RibbonImage {
   const ShownRun& one_;
   int width_;
   std::vector<double> shares_;
-  std::ptrdiff_t next_ = 0;  // the first span that begins beyond the last column that was sampled
+  std::ptrdiff_t next_ = 0;  // first span that begins after the last sampled column
   Image image_;
 };
 
-/// Draws the names of the spans that are wide enough for one.
+/// Draws the names of the spans that are wide enough.
 void draw_names(Scene& scene, const ShownRun& one, const Box& box) {
   const auto [first, last] = spans_in_view(scene, one);
   if (last - first > kMostNamed) return;
@@ -168,7 +169,7 @@ void draw_names(Scene& scene, const ShownRun& one, const Box& box) {
   }
 }
 
-/// Draws the bar of a stretch; `part` is its share of the highest peak.
+/// Draws the bar of a stretch; `part` is its fraction of the highest peak.
 void draw_bar(Painter& paint, const Stretch& stretch, const Box& place, float part) {
   const float height = std::max(1.F, part * place.h);
   const bool is_step = stretch.number >= 0;

@@ -1,4 +1,4 @@
-// Draws the table of categories and strategies.
+// Draws the table of categories and runs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,14 +20,14 @@ constexpr float kNameColumn = 150;
 constexpr float kLeastColumn = 92;
 constexpr float kColumnGap = 16;
 constexpr float kArrow = 11;
-constexpr float kBeside = 8;  // between a number and what stands beside it
+constexpr float kBeside = 8;  // between a number and the text beside it
 constexpr float kLeastBar = 40;
 constexpr float kBar = 9;  // high
 
 struct Row {
   std::string name;
   std::optional<Category> category;
-  std::vector<std::optional<int64_t>> bytes;  // one for each strategy
+  std::vector<std::optional<int64_t>> bytes;  // one for each run
   bool is_strong = false;
   bool more_is_better = false;
 };
@@ -43,7 +43,7 @@ Row row_of(const std::vector<ShownRun>& shown, std::string name, bool is_strong,
   return row;
 }
 
-/// Returns the most bytes that any strategy has of a category at the moment of the table.
+/// Returns the most bytes that any run has of a category at the moment of the table.
 int64_t bytes_at_moment(const std::vector<ShownRun>& shown, Category category) {
   int64_t most = 0;
   for (const ShownRun& one : shown) most = std::max(most, one.bytes[static_cast<size_t>(category)]);
@@ -81,38 +81,38 @@ std::vector<Row> rows_of(const std::vector<ShownRun>& shown) {
   return rows;
 }
 
-/// Says how much of a change has room beside each number of the table.
+/// Says how much of a change fits next to each number of the table.
 enum class ChangeForm : uint8_t { none, amount, words };
 
-/// The columns of the table: the strategies, and how wide their parts are, in pixels. All columns
-/// are alike, so that numbers stand below and beside each other.
+/// The columns of the table: the runs, and how wide their parts are, in pixels. All columns are
+/// alike, so that numbers line up.
 struct TableColumns {
   std::vector<size_t> runs;
   float name_width = 0;
-  float width = 0;         // of a strategy's column
-  float bar_width = 0;     // 0: bars have no room; with a gap behind them
-  float number_width = 0;  // ends where all numbers of the column end
-  float beside_width = 0;  // of the change against the baseline, or of the share
+  float width = 0;         // of a run's column
+  float bar_width = 0;     // 0: bars do not fit; includes a gap after them
+  float number_width = 0;  // all numbers of the column end at its end
+  float beside_width = 0;  // of the change from the baseline, or of the share
   ChangeForm change{};
-  int64_t most_bytes = 0;  // a bar of them fills its width
+  int64_t most_bytes = 0;  // a bar of this size fills the width
 };
 
 Style row_style(const Row& row) { return row.is_strong ? Style::strong : Style::small; }
 
-/// Returns "3.00 MiB less" or "3.00 MiB"; the arrow before it says the direction, too.
+/// Returns "3.00 MiB less" or "3.00 MiB"; the arrow before the text also shows the direction.
 std::string change_text(int64_t growth, ChangeForm form) {
   if (form == ChangeForm::amount) return bytes_text(growth < 0 ? -growth : growth);
   return growth_in_words(growth);
 }
 
-/// Returns "56 %" of a category of a strategy that is compared with none; empty for other rows.
+/// Returns "56 %" for a category of a run that is not compared; empty for other rows.
 std::string share_text(const Row& row, int64_t bytes, int64_t total) {
   if (!row.category || total <= 0) return "";
   const double percent = 100.0 * static_cast<double>(bytes) / static_cast<double>(total);
   return percent >= 0.5 ? fmt::format("{:.0f} %", percent) : "";
 }
 
-/// Returns how much a run's row grew against that of its baseline; nothing if it has none.
+/// Returns how much a run's row grew from its baseline's; nothing if there is no baseline.
 std::optional<int64_t> growth_in_row(const Scene& scene, const Row& row, size_t run) {
   const size_t base = scene.shown[run].base;
   if (base == run || !row.bytes[run] || !row.bytes[base]) return std::nullopt;
@@ -185,8 +185,8 @@ std::string table_title(const Scene& scene) {
   return at_cursor ? "at the cursor" : "at each run's peak";
 }
 
-/// Returns the strategies that are drawn above the table, behind those with which they are
-/// compared, as many as have room for a whole number.
+/// Returns the runs that are drawn above the table, after those that they are compared with, as
+/// many as fit with a whole number each.
 std::vector<size_t> runs_of_table(const Scene& scene, float room) {
   std::vector<size_t> runs = scene.compared;
   for (const size_t run : scene.compared) {
@@ -198,7 +198,8 @@ std::vector<size_t> runs_of_table(const Scene& scene, float room) {
   return runs;
 }
 
-/// Returns the width of what stands beside the numbers: changes, and shares of what has none.
+/// Returns the width of the texts beside the numbers: changes, or shares for runs that are not
+/// compared.
 float side_width(const Scene& scene, const std::vector<Row>& rows, const std::vector<size_t>& runs,
                  ChangeForm form) {
   const Painter& paint = scene.paint;
@@ -215,8 +216,8 @@ float side_width(const Scene& scene, const std::vector<Row>& rows, const std::ve
   return width > 0 ? width + paint.px(kBeside) : 0;
 }
 
-/// Measures what the columns hold, and gives room to the numbers first, then to as much of the
-/// changes as all columns have room for, then to bars.
+/// Measures what the columns hold, and gives space to the numbers first, then to as much of the
+/// changes as fits in all columns, then to bars.
 TableColumns table_columns(const Scene& scene, const std::vector<Row>& rows, const Box& box) {
   const Painter& paint = scene.paint;
   const float room = box.w - paint.px(kNameColumn);
@@ -256,8 +257,8 @@ void draw_row(Scene& scene, const Row& row, Box line, const TableColumns& column
   }
 }
 
-/// Draws the rows that have room. Where not all have, the sum stays and the others scroll, those
-/// first that decide.
+/// Draws the rows that fit. If not all fit, the sum stays and the others scroll, the decisive ones
+/// first.
 void draw_table_rows(Scene& scene, std::vector<Row> rows, Box box, const TableColumns& columns) {
   Painter& paint = scene.paint;
   const float height = paint.px(kRow);
@@ -282,8 +283,8 @@ void draw_table_rows(Scene& scene, std::vector<Row> rows, Box box, const TableCo
   }
 }
 
-/// Draws a run's name at the left of its bars, or, where there are none, above the end of its
-/// numbers. "baseline" gives way before the name is cut.
+/// Draws a run's name at the left of its bars or, without bars, above the end of its numbers.
+/// "baseline" is dropped before the name is cut.
 void draw_column_head(Scene& scene, const ShownRun& one, const TableColumns& columns, Box cell) {
   Painter& paint = scene.paint;
   const bool is_base = Scene::is_baseline(one) && one.has_others;

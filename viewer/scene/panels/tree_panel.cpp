@@ -21,8 +21,8 @@ constexpr float kFrameRow = 19;        // points
 constexpr float kPlaceRow = 18;        //
 constexpr float kLeastFrame = 1.5F;    // pixels of a frame that is drawn by itself
 constexpr float kLeastLabel = 26;      // of a frame that has a label
-constexpr uint8_t kDim = 70;           // of 255, where other frames are meant
-constexpr uint8_t kChangeAlpha = 150;  // text stands over it
+constexpr uint8_t kDim = 70;           // of 255, for frames that are not meant
+constexpr uint8_t kChangeAlpha = 150;  // text is drawn over it
 
 constexpr std::array<std::string_view, 2> kFromWords = {"top down", "bottom up"};
 constexpr std::array<std::string_view, 3> kOfWords = {"alive", "churn", "kept"};
@@ -75,7 +75,7 @@ double share_of(int64_t bytes, int64_t all) {
   return all > 0 ? 100.0 * static_cast<double>(bytes) / static_cast<double>(all) : 0;
 }
 
-/// Draws the words of one group of choices, the chosen one with a ground.
+/// Draws the words of one group of choices, the chosen one on a background.
 void draw_tree_choices(const TreeDrawing& drawing, TreeChoice group,
                        std::span<const std::string_view> words, size_t chosen, Box& line) {
   Painter& paint = drawing.scene.paint;
@@ -132,7 +132,7 @@ void draw_tree_head(const TreeDrawing& drawing, Box& box) {
   box.take_top(paint.px(3));
 }
 
-/// True for a frame that is not meant: by the search, else by a selected category.
+/// True for a frame outside the search or, without a search, outside a selected category.
 bool is_dim(const TreeDrawing& drawing, const FlameFrame& frame) {
   const auto& pick = drawing.scene.state().pick;
   if (!drawing.query.is_empty()) {
@@ -165,7 +165,7 @@ void draw_composition(const TreeDrawing& drawing, const GraphNode& node, const B
   paint.line(strip.x, strip.y, strip.right(), strip.y, paint.colors.card);
 }
 
-/// Draws a frame of two runs: the part that is only in one of them has a colour.
+/// Draws a frame of two runs: the part that only one of them has is in colour.
 void draw_changed_frame(const TreeDrawing& drawing, const FlameFrame& frame, const Box& box) {
   Painter& paint = drawing.scene.paint;
   const profiler::TreeNode& node = drawing.graph.tree.nodes[frame.node];
@@ -180,8 +180,8 @@ void draw_changed_frame(const TreeDrawing& drawing, const FlameFrame& frame, con
   paint.fill(changed, color.with_alpha(kChangeAlpha), paint.px(2));
 }
 
-/// Returns the node of a chain that names it: from the bottom the first; from the top the last that
-/// is the program's own, as most others are PyTorch's way to call it.
+/// Returns the node of a chain that names it: bottom up the first; top down the last one in the
+/// program's own code, as most others are PyTorch's way to call it.
 uint32_t naming_node(const TreeDrawing& drawing, const FlameFrame& frame) {
   if (drawing.scene.state().tree.from == profiler::TreeStart::bottom) return frame.first;
   const auto& nodes = drawing.graph.tree.nodes;
@@ -210,8 +210,7 @@ std::string frame_amount(const TreeDrawing& drawing, const FlameFrame& frame) {
   return growth_in_words(growth);
 }
 
-/// Draws the name at the left, cut at its end, and the amount at the right where there is room for
-/// both.
+/// Draws the name at the left, cut at its end, and the amount at the right if both fit.
 void draw_frame_label(const TreeDrawing& drawing, const FlameFrame& frame, Box box,
                       const Color& ink) {
   Painter& paint = drawing.scene.paint;

@@ -1,4 +1,4 @@
-// The panel of the tree: what its presses and scrolling need to know of it.
+// The panel of the tree: what presses and scrolling need to know.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace shardlens::viewer {
 
-/// The groups of choices in the panel's head, by the number that their areas have.
+/// The groups of choices in the panel's head, in the order of their areas' numbers.
 enum class TreeChoice : uint8_t { of, by, from, form };
 
 void choose_in_tree(ViewState& state, TreeChoice group, size_t index);
@@ -19,11 +19,11 @@ void choose_in_tree(ViewState& state, TreeChoice group, size_t index);
 /// Returns how many rows the panel has below its head.
 size_t tree_rows(const SceneInput& input, ImageCache& cache);
 
-/// Returns the place that fills the width after the present one is left: the next one above it at
-/// which anything else is.
+/// Returns the place that fills the width after the current one is left: the next one above with
+/// other content.
 std::vector<std::string> tree_above(const SceneInput& input, ImageCache& cache);
 
-/// Returns what there is to say about a frame or a row under the pointer.
+/// Returns the text about a frame or a row under the pointer.
 std::string tree_hover_text(const SceneInput& input, ImageCache& cache, uint32_t node);
 
 }  // namespace shardlens::viewer

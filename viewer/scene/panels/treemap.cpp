@@ -26,7 +26,7 @@ std::vector<Box> treemap(const Box& box, std::span<const int64_t> values) {
     const double scale = left > 0 ? area / left : 0;
     const bool is_wide = rest.w >= rest.h;
     const double side = is_wide ? rest.h : rest.w;
-    // The row grows as long as its worst box gets better.
+    // The row grows while its worst box gets better.
     size_t end = first;
     double sum = 0;
     double worst = std::numeric_limits<double>::infinity();

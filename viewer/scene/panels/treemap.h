@@ -1,5 +1,5 @@
-// Makes a treemap: a box cut into boxes whose areas are in proportion to values, each as square as
-// it can be.
+// Makes a treemap: divides a box into boxes with areas in proportion to values, each as square as
+// possible.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace shardlens::viewer {
 
-/// Returns one box for each value, in their order; together they cover `box`. Values must be
+/// Returns one box for each value, in the same order; together they cover `box`. Values must be
 /// positive and must not rise.
 std::vector<Box> treemap(const Box& box, std::span<const int64_t> values);
 

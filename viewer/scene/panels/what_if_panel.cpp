@@ -40,7 +40,7 @@ void draw_choices(Scene& scene, Control control, const Choices& choices, Box box
   const auto count = static_cast<float>(choices.words.size());
   float words = 0;
   for (const std::string& word : choices.words) words += paint.width(Style::small, word);
-  const float around = (box.w - gap * (count - 1) - words) / count;  // each word, as much
+  const float around = (box.w - gap * (count - 1) - words) / count;  // the same for each word
   for (size_t i = 0; i < choices.words.size(); ++i) {
     Box chip = box.take_left(paint.width(Style::small, choices.words[i]) + around);
     box.take_left(gap);
@@ -90,7 +90,7 @@ void draw_verdict(Scene& scene, Box box) {
   paint.text_lines(box, outlook.verdict, paint.colors.text, Style::small);
 }
 
-/// Draws a row for every control that the strategy has.
+/// Draws a row for every control that the run has.
 void draw_controls(Scene& scene, const WhatIfEdit& what_if, Box& box) {
   Painter& paint = scene.paint;
   for (int i = 0; i < kControls; ++i) {
@@ -106,7 +106,7 @@ void draw_controls(Scene& scene, const WhatIfEdit& what_if, Box& box) {
   }
 }
 
-/// Draws why a recording cannot be planned, and what can be done instead.
+/// Draws why a run cannot be planned, and what can be done instead.
 void draw_no_plan(Scene& scene, const WhatIfEdit& what_if, Box box) {
   Painter& paint = scene.paint;
   const bool is_program = what_if_kind_of(what_if) == WhatIfKind::recording;
