@@ -126,7 +126,7 @@ const std::vector<SpoiledRecording>& spoiled() {
 
 TEST_CASE("a gate refuses what cannot be compared, by the words that docs has a row for") {
   const Files files;
-  const std::string docs = tests::read_file(SHARDLENS_SOURCE_DIR "/docs/record.md");
+  const std::string docs = tests::read_file(SHARDLENS_SOURCE_DIR "/docs/gate.md");
   CHECK(spoiled().size() == kObstacles);
   for (const SpoiledRecording& one : spoiled()) {
     CAPTURE(one.word);

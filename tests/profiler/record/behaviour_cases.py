@@ -440,8 +440,8 @@ def check_gate(folder):
     text = pathlib.Path(report).read_text().strip()
     if "grew too much" not in text or "misbehave.py" not in text:
         raise AssertionError(text)
-    if text not in (HERE.parents[2] / "docs" / "record.md").read_text():
-        raise AssertionError(f"docs/record.md shows another one than\n{text}")
+    if text not in (HERE.parents[2] / "docs" / "gate.md").read_text():
+        raise AssertionError(f"docs/gate.md shows another one than\n{text}")
 
 
 def check_groups(folder):

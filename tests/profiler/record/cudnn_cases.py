@@ -114,7 +114,7 @@ def check_training(folder):
 
 
 def check_resnet(folder):
-    """The figures of docs/record.md."""
+    """The figures of docs/record_libraries.md."""
     recorded = OnNullDevice(folder, PYTHON, RESNET).expect(
         0, PLANS, EQUAL, "peak 3157239296 reserved 3531603968")
     expect_no(recorded.expect_steps(3), "in doubt")
