@@ -136,7 +136,7 @@ def shares(total, number):
 
 
 def counts_of(routing, rank, ranks, tokens, k, experts):
-    """Returns how many of one rank's tokens each expert gets by the rules of docs/record_values.md."""
+    """Returns how many of one rank's tokens each expert gets, as docs/record_values.md says."""
     own = experts // ranks
     if routing == "worst":
         to_own = tokens * min(k, own)
