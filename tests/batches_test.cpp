@@ -1,4 +1,4 @@
-// Finds names of one source that another source of its batch has, too. A batch is what presets with
+// Finds names that two sources of one batch share. A batch is a set of sources that presets with
 // CMAKE_UNITY_BUILD compile as one.
 
 #include <algorithm>
@@ -26,8 +26,8 @@ using shardlens::tests::SourceFile;
 using Faults = std::vector<std::string>;
 using Names = std::set<std::string, std::less<>>;
 
-/// Returns the sources of each folder of a library, and of each program, of a CMakeLists.txt that
-/// CMAKE_UNITY_BUILD compiles as one.
+/// Returns the sources that CMAKE_UNITY_BUILD compiles as one: those of each folder of a library,
+/// and of each program, of a CMakeLists.txt.
 std::vector<Names> batches_of(const SourceFile& cmake) {
   static const std::regex comment("#[^\n]*"), command(R"((\w+)\(([^()]*)\))");
   const std::string text = std::regex_replace(cmake.text, comment, "");
@@ -54,9 +54,8 @@ std::vector<Names> batches_of(const SourceFile& cmake) {
   return all;
 }
 
-/// Finds names of one file that another file of its batch has, too. To the compiler the two are one
-/// file: a function of the one takes calls from the other whose arguments fit it better, and
-/// nothing says so.
+/// Finds names that two files of one batch share. To the compiler the two are one file: a function
+/// of one takes calls from the other whose arguments fit it better, without a warning.
 Faults batch_faults(const std::vector<SourceFile>& batch) {
   struct FirstDeclaration {
     std::string path;
@@ -66,7 +65,7 @@ Faults batch_faults(const std::vector<SourceFile>& batch) {
   Faults faults;
   for (const SourceFile& file : batch) {
     for (const Declaration& made : declared_in(file.text)) {
-      if (made.name == "choice_words") continue;  // an enumeration's own, which no other fits
+      if (made.name == "choice_words") continue;  // one overload for each enumeration
       FirstDeclaration& first =
           names.try_emplace({made.enclosing, made.name}, file.path).first->second;
       const bool is_same = first.path == file.path;
@@ -81,7 +80,7 @@ Faults batch_faults(const std::vector<SourceFile>& batch) {
 
 }  // namespace
 
-TEST_CASE("no two files that are compiled as one name their own things alike") {
+TEST_CASE("no two files that are compiled as one share a name") {
   size_t batched = 0;
   Faults faults;
   for (const SourceFile& cmake : repository()) {
@@ -98,7 +97,7 @@ TEST_CASE("no two files that are compiled as one name their own things alike") {
   CHECK(batched > 200);
 }
 
-TEST_CASE("a library's sources of one folder are a batch, but for those that are compiled alone") {
+TEST_CASE("a library's sources of one folder are a batch, except those that are compiled alone") {
   const std::string text =
       "shardlens_library(\n  a\n  x.cpp  # (new.cpp)\n  v.cpp in/y.cpp ${z})\n"
       "add_executable(b main.cpp)\n";
@@ -111,7 +110,7 @@ TEST_CASE("a library's sources of one folder are a batch, but for those that are
   CHECK(batches_of({"m/CMakeLists.txt", "set(CMAKE_UNITY_BUILD OFF)\n" + text}).empty());
 }
 
-TEST_CASE("a file's own name that another file of its batch has is a fault") {
+TEST_CASE("a name that two files of a batch share is a fault") {
   const auto faults = [](const std::string& a, const std::string& b) {
     return batch_faults({{"a.cpp", a}, {"b.cpp", b}}).size();
   };

@@ -1,6 +1,5 @@
-// Finds names that mean two things: a public type of one header that another header has, too, and
-// functions that both backends of the interpreter have beside those that it calls; and types whose
-// names are no nouns.
+// Finds names that mean two things: a public type that two headers define, and functions that both
+// backends of the interpreter have beside those that it calls; and types whose names are not nouns.
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
@@ -26,9 +25,9 @@ using shardlens::tests::SourceFile;
 using Faults = std::vector<std::string>;
 using Names = std::set<std::string, std::less<>>;
 
-/// Returns the name of the type that a line defines for all who include it; else an empty text. A
-/// namespace's contents are not indented, so a nested type is no such line. Neither is an alias of
-/// a type of the same name, as in `using Span = other::Span;`: it has that meaning.
+/// Returns the name of the type that a line defines for all code that includes it; else an empty
+/// text. A namespace's contents are not indented, so a nested type does not count. Neither does an
+/// alias of a type of the same name, as in `using Span = other::Span;`: it has that meaning.
 std::string public_type_of(const std::string& line) {
   static const std::regex defined(R"(^(?:struct|class|union|enum class|enum) +)"
                                   R"((?:alignas\([^)]*\) *)?(\w+)(?: final)?(?: *[:{].*)?$)");
@@ -76,7 +75,7 @@ Faults participle_faults(const SourceFile& file) {
   for (const std::string& line : lines_of(Blanker(file.text).run())) {
     std::smatch found;
     if (std::regex_match(line, found, type) && ends_in_participle(found[1])) {
-      faults.push_back(file.path + ": " + found[1].str() + " is no noun");
+      faults.push_back(file.path + ": " + found[1].str() + " is not a noun");
     }
   }
   return faults;
@@ -90,7 +89,7 @@ Names all_matches(const std::string& text, const std::regex& pattern) {
   return names;
 }
 
-/// Returns the functions that a class of the text declares, which are those with two blanks before.
+/// Returns the functions that a class of the text declares, which are indented by two blanks.
 Names functions_of_class(const std::string& text, const std::string& name) {
   static const std::regex function(R"(\n  (?! )[^\n;={(]*?\b(\w+)\()");
   const std::string code = Blanker(text).run();
@@ -126,7 +125,7 @@ TEST_CASE("no name of a public type has two meanings") {
   CHECK(type_faults(repository()) == Faults{});
 }
 
-TEST_CASE("two headers with one name of a type are a fault, an alias of the same type is none") {
+TEST_CASE("two headers with one name of a type are a fault, but not an alias of the same type") {
   const auto faults_of = [](const std::string& a, const std::string& b) {
     return type_faults({{"a.h", a}, {"b.h", b}}).size();
   };

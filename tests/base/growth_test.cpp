@@ -1,5 +1,5 @@
-// Time and memory of every reader against the size of what it reads, at 1, 10 and 100 times. The
-// table is printed: tests/bench/reader_growth.
+// Time and memory of every reader for inputs of 1, 10 and 100 times one size. Prints the table of
+// tests/bench/reader_growth.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -43,19 +43,19 @@ namespace {
 
 constexpr std::array<int64_t, 3> kTimes = {1, 10, 100};
 
-/// Of linear growth from 10 times to 100 times 10; a machine that others use may double it.
+/// Linear growth from 10 times to 100 times is 10; on a machine that others use it may double.
 constexpr double kMostGrowth = 20;
-constexpr double kLeastCpu_s = 0.02;  // what less says is mostly noise
+constexpr double kLeastCpu_s = 0.02;  // less is mostly noise
 constexpr int64_t kLeastBytes = int64_t{8} << 20;
 
 struct ReaderCase {
   std::string name;
-  int64_t items;  // at 1 time
+  int64_t items;  // at one time the size
   void (*make)(const std::string& path, int64_t items);
   void (*read)(const std::string& path);
 };
 
-/// Tensors of so many numbers each, all of them zero.
+/// Tensors of `count` numbers each, all of them zero.
 template <class Write>
 void with_tensors(int64_t count, int64_t numel, const Write& write) {
   const std::vector<float> values(static_cast<size_t>(numel));
@@ -155,7 +155,7 @@ void make_picture(const std::string& path, int64_t rows) {
   tests::write_picture(path, tests::plain_picture(1000, static_cast<int>(rows), 9, 99, 199));
 }
 
-/// A list of a configuration that is refused by its name, after it was read.
+/// A list in a configuration, which is refused by name after it was read.
 template <int kNotation>
 void make_configuration(const std::string& path, int64_t values) {
   constexpr std::array<const char*, 3> kBegin = {"{\"unknown\":[0", "unknown: [0", "unknown = [0"};
@@ -207,7 +207,7 @@ int64_t bytes_below(const fs::path& path) {
   return bytes;
 }
 
-/// Its name is what the case's begins with.
+/// The beginning of the name is the name of the case.
 tests::ReaderCost measure(const ReaderCase& reader, int64_t items, int64_t& bytes) {
   const tests::TemporaryFolder folder;
   const std::string path = folder.file(reader.name.substr(0, reader.name.find(',')));

@@ -10,7 +10,7 @@
 
 using shardlens::HostQueue;
 
-TEST_CASE("work is done in its order, beside whoever posts it", "[threads]") {
+TEST_CASE("work is done in order, beside the thread that posts it", "[threads]") {
   HostQueue queue(/*has_device=*/true);
   std::binary_semaphore may_begin(0);
   std::vector<int> done;
@@ -18,7 +18,7 @@ TEST_CASE("work is done in its order, beside whoever posts it", "[threads]") {
   for (int action = 4; action < 200; ++action) {
     queue.post(action, [&done, action] { done.push_back(action); });
   }
-  may_begin.release();  // so none of the posts has waited
+  may_begin.release();  // so no post has waited
   queue.wait(100);
   queue.join();
   std::vector<int> expected(196);
@@ -46,7 +46,7 @@ TEST_CASE("without a device there is nothing to run beside", "[threads]") {
   CHECK_THROWS_AS(queue.post(1, [] { throw std::runtime_error("no"); }), std::runtime_error);
 }
 
-TEST_CASE("what work throws reaches whoever waits, and nothing follows it", "[threads]") {
+TEST_CASE("an exception of work reaches the thread that waits, and stops the work", "[threads]") {
   HostQueue queue(/*has_device=*/true);
   std::atomic<int> later = 0;
   queue.post(0, [] { throw std::runtime_error("out of host memory"); });
@@ -73,7 +73,7 @@ TEST_CASE("a queue that ends drops what has not begun", "[threads]") {
   CHECK(done <= 1000);
 }
 
-TEST_CASE("work is not posted with the id of work that is there", "[threads]") {
+TEST_CASE("work is not posted with the id of work in the queue", "[threads]") {
   HostQueue queue(/*has_device=*/true);
   std::binary_semaphore may_end(0);
   queue.post(5, [&] { may_end.acquire(); });

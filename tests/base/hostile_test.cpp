@@ -1,5 +1,5 @@
-// Small files that ask for much: each once took minutes, gigabytes or the whole process. What a
-// reader takes is measured in a process of its own, so that a relapse fails here and harms nothing.
+// Small files that once cost minutes, gigabytes or the whole process to read. Each reader is
+// measured in its own process, so that a relapse fails here and harms nothing.
 #include <fmt/format.h>
 #include <zlib.h>
 
@@ -36,7 +36,7 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-constexpr double kMostCpu_s = 5;  // a slow or sanitized machine's; these take milliseconds
+constexpr double kMostCpu_s = 5;  // for a slow machine or a sanitizer; these take milliseconds
 constexpr int64_t kMiB = int64_t{1} << 20;
 
 void check_cheap(const tests::ReaderCost& cost, int64_t most_bytes) {
@@ -100,7 +100,7 @@ std::string shared_blocks(int segments, int blocks) {
 
 // --- archives ------------------------------------------------------------------------------------
 
-/// So many entries of a zip archive, all over the same bytes.
+/// `entries` entries of a zip archive, all over the same bytes.
 std::string shared_entries(uint16_t entries, size_t bytes) {
   const std::string data(bytes, 'x');
   const auto crc =
@@ -123,7 +123,7 @@ std::string shared_entries(uint16_t entries, size_t bytes) {
 
 // --- recordings ----------------------------------------------------------------------------------
 
-/// A block that says that it has a million events, of columns that are all zeros: each is an
+/// A block that claims a million events, with columns that are all zeros: each event is an
 /// allocation at one address.
 std::string recording_of_nothing(int blocks) {
   using namespace profiler;
@@ -154,7 +154,7 @@ std::string recording_of_nothing(int blocks) {
   return {reinterpret_cast<const char*>(file.data()), file.size()};
 }
 
-/// Headers that each claim all bytes behind them, which no checksum fits.
+/// Headers that each claim all bytes behind them, with checksums that do not match.
 std::string nested_blocks(int count) {
   using namespace profiler;
   Preamble preamble{.id = 1};
@@ -219,20 +219,20 @@ TEST_CASE("an archive's entries share no bytes", "[hostile]") {
              ContainsSubstring("two entries share their bytes"));
 }
 
-TEST_CASE("what a pickle mentions again and again is counted", "[hostile]") {
+TEST_CASE("values that a pickle mentions again and again are counted", "[hostile]") {
   const tests::TemporaryFolder folder;
   const std::string path = folder.file("w.pt");
   tests::write_file(path, archive_of(shared_dicts(5)));
   check_cheap(tests::cost_of([&] { runtime::read_saved_state(path); }), 100 * kMiB);
   CHECK_THAT(refusal_of([&] { runtime::read_saved_state(path); }),
              ContainsSubstring("repeats its contents so often"));
-  // Twice is what a program does that keeps one dict under two names.
+  // A program that keeps one dict under two names mentions it twice.
   tests::write_file(path, archive_of("\x80\x02}(" + text("model") + "}" + put_memo(0) + "(" +
                                      text("a") + "K\x01u" + text("ema") + get_memo(0) + "u."));
   CHECK(runtime::read_saved_state(path).numbers.size() == 2);
 }
 
-TEST_CASE("a tensor has as many dimensions as PyTorch's have, and no list more", "[hostile]") {
+TEST_CASE("a tensor has at most as many dimensions as PyTorch allows", "[hostile]") {
   const tests::TemporaryFolder folder;
   const std::string path = folder.file("w.pt");
   PickleWriter pickle;
@@ -251,7 +251,7 @@ TEST_CASE("segments of a snapshot share no blocks", "[hostile]") {
              ContainsSubstring("two segments share a list of blocks"));
 }
 
-TEST_CASE("a map of 100,000 keys that 10,000 entries share is searched once", "[hostile]") {
+TEST_CASE("a map of 100,000 keys shared by 10,000 entries is searched once", "[hostile]") {
   std::string pickle = "\x80\x02}" + put_memo(0) + "(";
   for (int i = 0; i < 100'000; ++i) pickle += text(fmt::format("k{}", i)) + "N";
   pickle += "u0}(" + text("device_traces") + "](](";
@@ -273,10 +273,10 @@ TEST_CASE("an export of millions of events keeps what is alive, not the events",
   });
   CHECK_FALSE(cost.is_refused);
   CHECK_FALSE(cost.is_ended);
-  CHECK(cost.peak_bytes < 200 * kMiB);  // of 8 Mi events, 40 bytes each
+  CHECK(cost.peak_bytes < 200 * kMiB);  // 8 Mi events of 40 bytes each
 }
 
-TEST_CASE("damaged blocks that lie in each other are read a few times, not each", "[hostile]") {
+TEST_CASE("overlapping damaged blocks are read a few times, not once each", "[hostile]") {
   const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
   tests::write_file(path, nested_blocks(200'000));
@@ -284,7 +284,7 @@ TEST_CASE("damaged blocks that lie in each other are read a few times, not each"
   check_cheap(cost, 500 * kMiB);
 }
 
-TEST_CASE("an image of which its decoder says nothing is named", "[hostile]") {
+TEST_CASE("an image is named if its decoder gives no reason", "[hostile]") {
   const tests::TemporaryFolder folder;
   const std::string path = folder.file("i.png");
   tests::write_file(path, png(28, 28, "\x78\x9c\x07"));
@@ -307,7 +307,7 @@ TEST_CASE("the size of an image is decided by its header", "[hostile]") {
              ContainsSubstring("claims 8000 x 8000 pixels"));
 }
 
-TEST_CASE("a chunk that claims more than its image file has takes no memory", "[hostile]") {
+TEST_CASE("a chunk that claims more bytes than its image file has takes no memory", "[hostile]") {
   const tests::TemporaryFolder folder;
   const std::string path = folder.file("i.png");
   std::string bytes = png(28, 28, "\x78\x9c\x07");
@@ -318,7 +318,7 @@ TEST_CASE("a chunk that claims more than its image file has takes no memory", "[
              ContainsSubstring("it ends inside a chunk"));
 }
 
-TEST_CASE("nesting of any notation is refused before it costs anything", "[hostile]") {
+TEST_CASE("deep nesting in any notation is refused before it costs anything", "[hostile]") {
   const tests::TemporaryFolder folder;
   std::string dotted = "a";
   for (int i = 1; i < 20'000; ++i) dotted += ".a";

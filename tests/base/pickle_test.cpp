@@ -19,7 +19,7 @@ using Catch::Matchers::ContainsSubstring;
 using nlohmann::json;
 using namespace std::string_literals;
 
-/// What a document says, as nlohmann's values.
+/// A document's values as nlohmann's.
 json tree(const Document& document, Document::Index index) {
   const auto items = [&](auto add) {
     const auto& all = document.items(index);
@@ -153,14 +153,14 @@ TEST_CASE("integers of every width are written in opcodes that the viewer knows"
   CHECK(tree(read_pickle(pickled(values))) == values);
 }
 
-TEST_CASE("a pickle that we write has no batch above 1000 and every text once") {
+TEST_CASE("a pickle that we write has batches of at most 1000 and every text once") {
   const std::string pickle = pickled(json(2500, "the same text"));
   CHECK(std::ranges::count(pickle, 'e') == 3 + std::ranges::count("the same text"s, 'e'));
   CHECK(pickle.size() < 2 * 2500 + 100);
 }
 
 TEST_CASE("pickles of every protocol's opcodes are read") {
-  // Written by hand: what Python's pickler of protocol 4 makes of ({"a": (1, 2.5)}, [None], -3).
+  // Written by hand, as Python's pickler of protocol 4 writes ({"a": (1, 2.5)}, [None], -3).
   const std::string pickle =
       "\x80\x04\x95\x1d\0\0\0\0\0\0\0}\x94\x8c\x01"
       "a\x94K\x01G@\x04\0\0\0\0\0\0\x86\x94s]\x94NaJ\xfd\xff\xff\xff\x87\x94."s;
@@ -172,7 +172,7 @@ TEST_CASE("an unsigned integer of 64 bits is kept, as PyTorch writes lines that 
   CHECK(document.integer(document.root) == -1);
 }
 
-TEST_CASE("what would make an object or call anything is refused by name and offset") {
+TEST_CASE("opcodes that would make an object or call anything are refused by name and offset") {
   const auto check = [](const std::string& opcodes, const std::string& what) {
     CHECK_THROWS_WITH(read_pickle("\x80\x02" + opcodes), ContainsSubstring(what));
   };
@@ -236,7 +236,7 @@ TEST_CASE("a pickle that nests a million deep, or holds itself, costs no more th
   for (int i = 0; i < 1'000'000; ++i) nested += ']';
   for (int i = 1; i < 1'000'000; ++i) nested += 'a';
   CHECK(Value(read_pickle(nested + '.')).size() == 1);
-  // Every list holds the one before twice: 2^1000 values if they were copied.
+  // Every list holds the previous one twice: 2^1000 values if they were copied.
   std::string doubling = "\x80\x04]\x94";
   for (int i = 0; i < 1000; ++i) doubling += "2\x86";
   CHECK(Value(read_pickle(doubling + '.')).size() == 2);

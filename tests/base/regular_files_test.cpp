@@ -1,6 +1,6 @@
-// No reader opens what is no regular file: each is given a pipe that nobody writes to, a device
-// that never ends, a folder and a socket. One that opened the first would hang, the second fill
-// memory.
+// No reader opens a path that is not a regular file: each is given a pipe that nobody writes to, a
+// device that never ends, a folder and a socket. A reader that opened the pipe would hang, and the
+// device would fill its memory.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -86,7 +86,7 @@ std::string refusal_of(const std::function<void()>& read) {
 
 }  // namespace
 
-TEST_CASE("what is no regular file is refused before it is opened, in one line") {
+TEST_CASE("a path that is not a regular file is refused before it is opened, in one line") {
   const tests::TemporaryFolder folder;
   for (const OddFile& odd : kOdd) {
     for (const FileReader& reader : kReaders) {
@@ -145,7 +145,7 @@ TEST_CASE("a pipe beside a recording, where open blocks would be, is left alone"
   CHECK(profiler::read_profile(path).events.size() == profile.events.size());
 }
 
-TEST_CASE("a file has the size that it had when it was opened, and that alone is read") {
+TEST_CASE("a file keeps the size that it had when it was opened, and no more is read") {
   const tests::TemporaryFolder folder;
   tests::write_file(folder.file("f"), "0123456789");
   const InputFile file(folder.file("f"));

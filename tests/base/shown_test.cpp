@@ -16,7 +16,7 @@ using namespace std::string_literals;
 
 namespace {
 
-/// Whether a terminal would do anything but write it, at one place in one direction.
+/// Whether a terminal would do anything other than print the character.
 bool is_plain(const std::string& text) {
   for (const unsigned char c : text) {
     if (c < ' ' || c == 0x7f) return false;
@@ -25,12 +25,12 @@ bool is_plain(const std::string& text) {
        {"\xc2\x80", "\xc2\x9b", "\xe2\x80\xae", "\xe2\x81\xa6", "\xe2\x80\xa8"}) {
     if (text.find(code) != std::string::npos) return false;
   }
-  return !nlohmann::json(text).dump().empty();  // which throws for what is no UTF-8
+  return !nlohmann::json(text).dump().empty();  // which throws for invalid UTF-8
 }
 
 }  // namespace
 
-TEST_CASE("what acts on terminals is spelled out, all else stays") {
+TEST_CASE("characters that act on terminals are spelled out, all others stay") {
   CHECK(shown("plain, é, 漢字, 🙂, \\n") == "plain, é, 漢字, 🙂, \\n");
   CHECK(shown("\x1b[31mred\x1b[0m") == "\\u001b[31mred\\u001b[0m");
   CHECK(shown("two\nlines\r\ttab") == "two\\nlines\\u000d\\ttab");
@@ -59,7 +59,7 @@ TEST_CASE("random bytes are shown as plain text") {
   }
 }
 
-TEST_CASE("JSON that is printed as shown stays the same JSON") {
+TEST_CASE("JSON made safe to print stays the same JSON") {
   const nlohmann::json json = {{"label", "\x1b[2J\n\x7f\xc2\x85"}};
   CHECK(nlohmann::json::parse(shown_lines(json.dump(2))) == json);
 }

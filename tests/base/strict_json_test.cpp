@@ -69,7 +69,7 @@ TEST_CASE("trees are those of nlohmann's parser, in either order of keys") {
   CHECK(parse_ordered_json(ordered).dump() == ordered);
 }
 
-TEST_CASE("what is no JSON is refused in our words, with its place") {
+TEST_CASE("invalid JSON is refused in our words, with its place") {
   CHECK_THAT(refusal_of("{\n \"a\": tru}"),
              ContainsSubstring("not valid JSON: line 2, column") && ContainsSubstring("tru"));
   CHECK_THAT(refusal_of("{\"a\": [1, 2"), ContainsSubstring("it ends too early"));
@@ -97,7 +97,7 @@ TEST_CASE("depth, values and bytes have limits") {
   CHECK_THAT(refusal_of(std::string(limits.bytes + 1, ' '), limits), ContainsSubstring("bytes"));
 }
 
-TEST_CASE("values of another type or size are nothing, or an error in our words") {
+TEST_CASE("a value of another type or size is empty, or an error in our words") {
   const json object = {{"n", 7}, {"huge", UINT64_MAX}, {"t", "x"}, {"r", 1.5}};
   CHECK(whole_in(object, "n") == 7);
   CHECK(whole_in(object, "huge") == std::nullopt);
@@ -152,6 +152,6 @@ TEST_CASE("a configuration's number that is too large is refused in one line") {
   }
 }
 
-TEST_CASE("a flag that is no UTF-8 is refused, since no configuration could hold it") {
+TEST_CASE("a flag that is not UTF-8 is refused, since no configuration could hold it") {
   CHECK_THROWS_AS(planner::parse_arguments({"--data", "/data/\xe9t\xe9"}), std::invalid_argument);
 }

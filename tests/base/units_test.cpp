@@ -7,7 +7,7 @@
 using shardlens::bytes_text;
 using shardlens::parse_bytes;
 
-TEST_CASE("bytes are told in binary units") {
+TEST_CASE("bytes are printed in binary units") {
   CHECK(bytes_text(0) == "0 B");
   CHECK(bytes_text(1023) == "1023 B");
   CHECK(bytes_text(1024) == "1.00 KiB");
@@ -27,7 +27,7 @@ TEST_CASE("sizes are read with and without a unit") {
   }
 }
 
-TEST_CASE("what is told is read back to within its digits") {
+TEST_CASE("a printed size is read back to within its digits") {
   std::mt19937_64 engine(7);
   for (int i = 0; i < 1000; ++i) {
     const auto bytes = static_cast<int64_t>(engine() >> (4 + i % 50)) + 1;

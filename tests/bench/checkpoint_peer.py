@@ -1,8 +1,8 @@
 """Measures dcp.save and dcp.load of a state of some GB, sharded over CPU ranks with Gloo.
 
-The state is that of tests/support/programs/measure_checkpoints.cpp: weights and two moments, fp32, each rank
-with its rows as DTensors. Between saving and loading the files are dropped from the page cache.
-Prints one line of JSON.
+The state is that of tests/support/programs/measure_checkpoints.cpp: weights and two moments, fp32,
+each rank with its rows as DTensors. Between saving and loading the files are dropped from the page
+cache. Prints one line of JSON.
 """
 
 import argparse

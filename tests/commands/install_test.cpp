@@ -1,6 +1,6 @@
-// What `cmake --install` leaves: programs that find each other and what they load, and a package
-// that a program outside of this tree is built against. All of it from another place than where it
-// was installed.
+// Checks what `cmake --install` leaves: programs that find each other and what they load, and a
+// package that a program outside of this tree is built against. All of this after the installed
+// folder was moved.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <filesystem>
@@ -56,7 +56,7 @@ TEST_CASE("installed programs find each other and the null device", "[install]")
   CHECK(recorded.exit_code == 0);
 }
 
-TEST_CASE("a program outside of the tree is built against the installed package", "[install]") {
+TEST_CASE("a program outside the tree is built against the installed package", "[install]") {
   const TemporaryFolder folder;
   const std::string prefix = installed_in(folder);
   CHECK(headers_of(prefix) ==

@@ -4,8 +4,8 @@
     outputs.py BIN --record    writes those fixtures with it
 
 A schedule has to be the same text. JSON has to have every key that it had, with the same value;
-newer keys may stand beside them. kMeant lists what was changed on purpose, with the reason. The
-cases name a GPU and a PyTorch, so nothing depends on the machine.
+newer keys may stand beside them. MEANT lists what was changed on purpose, with the reason. The
+cases name a GPU and a PyTorch version, so nothing depends on the machine.
 """
 
 import argparse
@@ -72,7 +72,7 @@ RECORDINGS = {
     "doctor-help": ["doctor", "--help"],
 }
 
-# (case, where in its JSON): the reason why it is no longer as it was.
+# (case, place in its JSON): the reason why it changed.
 MEANT = {}
 
 
@@ -93,7 +93,7 @@ def commands():
 
 
 class Programs:
-    """Runs cases in a folder of their own, in which what they read has been made."""
+    """Runs cases in a folder of their own, in which the files that they read were made."""
 
     def __init__(self, folder, scratch):
         self.program = os.path.join(os.path.abspath(folder), "shardlens")
@@ -118,7 +118,7 @@ class Programs:
 
 
 def differences(before, now, where=""):
-    """Lists where a value of JSON has lost what it had; what is new is none."""
+    """Lists where a JSON value lost or changed something; additions do not count."""
     if isinstance(before, dict) and isinstance(now, dict):
         found = []
         for key, value in before.items():

@@ -1,9 +1,9 @@
-"""Says how README.md and docs/ are written, so that a machine can read them.
+"""Defines how README.md and docs/ are written, so that a machine can read them.
 
-A command stands in a block that opens with ```console, behind `$ `; what it prints stands below it.
-It goes on in the next line where that begins with `> `, or where its line ends with a backslash.
-The commands of a page share one folder, which is empty at first, and run from top to bottom. Words
-behind `console` say otherwise, for all commands of the block:
+A command stands in a block that opens with ```console, after `$ `; what it prints stands below it.
+A command continues in the next line if that begins with `> `, or if its own line ends with a
+backslash. The commands of a page share one folder, which is empty at first, and run from top to
+bottom. Words after `console` change this for all commands of the block:
 
     pytorch   needs a Python with PyTorch; where none is installed it is counted, not run
     data      needs the package dataset-fashion-mnist; the same
@@ -106,7 +106,7 @@ def steps_of(info, lines, first):
     if language == "console":
         unknown = [word for word in words if word not in NOT_RUN and not WORDS.fullmatch(word)]
         if unknown:
-            raise ValueError(f"line {first - 1}: nobody knows the word {unknown[0]}")
+            raise ValueError(f"line {first - 1}: unknown word {unknown[0]}")
         return commands_of(lines, words, first)
     names = [word.removeprefix("file=") for word in words if word.startswith("file=")]
     return [File(name, "".join(line + "\n" for line in lines)) for name in names]
@@ -140,7 +140,7 @@ def read_page(text):
 
 
 def plain(line):
-    """Returns a line as it is compared: any time and any rate is like any other."""
+    """Returns a line as it is compared: all times are alike, and so are all rates."""
     for pattern, mark in TIMES:
         line = pattern.sub(mark, line)
     return line.rstrip()

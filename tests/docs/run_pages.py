@@ -3,9 +3,9 @@ the pages show, by the rules of pages.py:
 
     run_pages.py [--write] [PAGE ...]
 
---write puts what was printed into the pages where it differs; read the change, and shorten it by
-lines of `...`. SHARDLENS_PYTHONS lists Pythons with PyTorch, of which the first that is there runs
-the commands that need one. Links between pages are looked at, too, and how each page begins."""
+--write replaces what the pages show by what was printed where the two differ; read the change, and
+shorten it by lines of `...`. SHARDLENS_PYTHONS lists Pythons with PyTorch; the first that exists
+runs the commands that need one. Links between pages are checked, too, and how each page begins."""
 
 import argparse
 import collections
@@ -76,8 +76,8 @@ def run(command, folder):
 
 @dataclasses.dataclass
 class Result:
-    """Counts the commands of a page that were run, and by reason those that were not. Lists what is
-    wrong, and the commands that printed other lines than the page shows, with these lines."""
+    """Counts the commands of a page that were run, and by reason those that were not. Lists faults,
+    and the commands that printed other lines than the page shows, with these lines."""
 
     path: pathlib.Path
     ran: int = 0
@@ -147,13 +147,13 @@ def write(path, differing):
 
 
 def anchors_of(text):
-    """Makes them of headings as GitHub does: lower case, no punctuation, '-' for each space."""
+    """Makes anchors from headings as GitHub does: lower case, no punctuation, '-' for spaces."""
     headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings}
 
 
 def prose_faults(path):
-    """Finds links that lead nowhere, and a page of docs/ that does not say what it is for."""
+    """Finds dead links, and pages of docs/ that do not say what they are for."""
     text = re.sub(r"```.*?```", "", path.read_text(), flags=re.DOTALL)
     faults = []
     if path.parent.name == "docs" and not text.split("\n\n")[1].startswith(PROMISE):
@@ -161,14 +161,14 @@ def prose_faults(path):
     for name, anchor in LINK.findall(text):
         target = path.parent / name if name else path
         if not target.exists():
-            faults.append(f"it links {name}, which is not there")
+            faults.append(f"it links {name}, which is missing")
         elif anchor and anchor not in anchors_of(target.read_text()):
             faults.append(f"it links {name}#{anchor}, which has no such heading")
     return [f"{path.relative_to(ROOT)}: {fault}" for fault in faults]
 
 
 def unread_faults():
-    """A page that no other links is never found."""
+    """Finds pages without a link from another page, which nobody would find."""
     linked = set()
     for path in all_pages():
         linked |= {(path.parent / name).resolve() for name, _ in LINK.findall(path.read_text())}
@@ -182,7 +182,7 @@ def main():
     arguments = parser.parse_args()
     chosen = [path.resolve() for path in arguments.pages] or all_pages()
     if unknown := [path for path in chosen if path not in all_pages()]:
-        parser.error(f"{unknown[0]} is no page; give README.md, CONTRIBUTING.md or files of docs/")
+        parser.error(f"{unknown[0]} is not a page; give README.md, CONTRIBUTING.md or docs/ files")
     ran, left, faults = 0, collections.Counter(), [] if arguments.pages else unread_faults()
     with concurrent.futures.ThreadPoolExecutor(PAGES_AT_ONCE) as pool:
         for result in pool.map(run_page, chosen):

@@ -1,5 +1,6 @@
-// A model of your own, trained sharded. Of a training script stay the modules' code, the loss and
-// the samples; its loop, optimizer and collectives go. Takes the flags of `shardlens train`:
+// Trains a model of your own, sharded. You keep the modules' code, the loss and the samples of your
+// training script and drop its loop, optimizer and collectives. Takes the flags of `shardlens
+// train`:
 //
 //     build/bin/own_model --workers 2 --epochs 3 --param-dtype bf16
 #include <ATen/ATen.h>
@@ -20,8 +21,8 @@ at::Tensor block(const at::Tensor& x, Weights w) {
   return x + at::linear(at::gelu(hidden), w[4], w[5]);
 }
 
-/// Units in the order of the script's forward, their parameters named as in its state dict. Each
-/// unit is gathered by itself, computed, and given up again.
+/// Units in the order of the script's forward, with parameters named as in its state dict. Each
+/// unit is gathered, computed and freed by itself.
 models::OwnModel model() {
   std::vector<models::OwnUnit> units;
   units.push_back(
@@ -46,7 +47,7 @@ models::OwnModel model() {
   return own;
 }
 
-/// The script's data set: any rows that are asked for.
+/// The script's data set: returns any rows that are asked for.
 models::Batch samples(const at::Tensor& indices) {
   const at::Tensor x = at::sin(indices.to(at::kFloat).unsqueeze(1) * at::arange(1, kFeatures + 1));
   return {.input = x, .targets = at::tanh(x.slice(1, 0, 4).sum(1, /*keepdim=*/true))};

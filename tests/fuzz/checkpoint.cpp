@@ -1,5 +1,5 @@
-// Our own checkpoints, which train goes on from and infer reads: of several parts, a folder with a
-// manifest; of one part, any of the small files in it.
+// Reads our own checkpoints, from which train resumes and infer loads. An input of several parts is
+// a folder with a manifest; one of a single part is any of the small files in it.
 
 #include "runtime/checkpoint/checkpoint.h"
 

@@ -27,7 +27,7 @@ std::span<const std::byte> range(const std::string& file, size_t at, size_t byte
   return std::as_bytes(std::span(file)).subspan(at, bytes);
 }
 
-/// Puts the checksum of `bytes` bytes behind them.
+/// Puts their checksum after the last `bytes` bytes.
 void close_with_crc32c(std::string& file, size_t at, size_t bytes) {
   if (at + bytes + sizeof(uint32_t) > file.size()) return;
   set_number(file, at + bytes, crc32c(range(file, at, bytes)));

@@ -1,5 +1,5 @@
-// Files of --config: ours, DeepSpeed's JSON, accelerate's YAML, torchtitan's TOML. The name of the
-// part tells which; a file without a name is JSON.
+// Reads files of --config: ours, DeepSpeed's JSON, accelerate's YAML, torchtitan's TOML. The name
+// of the part decides which; a file without a name is JSON.
 
 #include <algorithm>
 

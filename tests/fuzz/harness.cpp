@@ -27,7 +27,7 @@ std::string file_name(std::string_view words) {
   return name.find_first_not_of('.') == std::string::npos ? "file" : name;
 }
 
-/// Where a line begins with the mark, from `from` on.
+/// Where the first line after `from` begins with the mark.
 size_t find_mark(std::string_view input, size_t from) {
   for (size_t at = input.find(kMark, from); at < input.size(); at = input.find(kMark, at + 1)) {
     if (at == 0 || input[at - 1] == '\n') return at;
@@ -35,11 +35,11 @@ size_t find_mark(std::string_view input, size_t from) {
   return input.size();
 }
 
-/// Programs escape what would move a cursor (run_program); what a reason says is up to who throws.
+/// Programs escape characters that would move a cursor (run_program); a reason may contain any.
 void expect_readable(const std::string& reason) {
   expect(!reason.empty(), "a refusal gives no reason");
   expect(reason.size() <= kLongestReason, "a refusal's reason is longer than a screen: " + reason);
-  // By its number too: an input that is quoted may well have the first words.
+  // Compared by number, too: an input that is quoted may contain the first words.
   static const std::regex of_library(R"(\[json\.exception\.[a-z_]+\.[0-9]{3}\])");
   expect(!std::regex_search(reason, of_library), "a refusal quotes a library: " + reason);
 }
@@ -50,7 +50,7 @@ std::vector<Part> parts_of(std::string_view input, const std::string& first) {
   std::vector<Part> parts;
   size_t mark = find_mark(input, 0);
   if (mark > 0) {
-    // The newline before a mark is the mark's.
+    // The newline before a mark belongs to the mark.
     const size_t end = mark < input.size() ? mark - 1 : mark;
     parts.push_back({first, std::string(input.substr(0, end))});
   }

@@ -1,8 +1,8 @@
-// What every harness shares: an input becomes files, and a command's answer is judged.
+// Shared by all harnesses: turns an input into files, and judges a command's answer.
 //
-// A harness takes any bytes and hands them, as the files of a stranger, to the part of the programs
-// that reads such files. It is a function, so that a fuzzer (libfuzzer.cpp) and a test that replays
-// inputs (replay_test.cpp) call the same. What it finds, it throws or crashes with.
+// A harness takes any bytes and hands them, as untrusted files, to the part of the programs that
+// reads such files. It is a function, so that a fuzzer (libfuzzer.cpp) and a test that replays
+// inputs (replay_test.cpp) call the same code. It reports a finding by throwing or crashing.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace shardlens::fuzz {
 
-/// Each in a file of its own name.
+/// The inputs, each in a file of its own name.
 void checkpoint(std::string_view input);
 void configuration(std::string_view input);
 void images(std::string_view input);
@@ -31,11 +31,11 @@ struct Part {
 };
 
 /// An input is one file, or several with a line "@@ NAME" before each: a mutation can then add and
-/// drop files. What stands before the first such line is called `first`. A name keeps its letters,
-/// digits, '-', '_', and '.' within it.
+/// drop files. The bytes before the first such line are called `first`. A name keeps its letters,
+/// digits, '-' and '_', and any '.' that is not at its ends.
 std::vector<Part> parts_of(std::string_view input, const std::string& first);
 
-/// An empty folder, the same in every call; what the call before left there is removed.
+/// An empty folder, the same in every call; files of the call before are removed.
 const std::string& empty_folder();
 
 /// Writes them into the folder and returns the path of the first.
@@ -44,9 +44,9 @@ std::string write_parts(const std::vector<Part>& parts, const std::string& folde
 /// Throws std::logic_error.
 void expect(bool holds, const std::string& what);
 
-/// Does what a command would. To refuse its input is an answer (std::invalid_argument,
-/// std::runtime_error), if there is a reason that a person can read; whatever else is thrown is a
-/// finding and passes through. Returns whether it was done.
+/// Does what a command would. Refusing its input is an answer (std::invalid_argument,
+/// std::runtime_error) if it gives a reason that a person can read; any other exception is a
+/// finding and passes through. Returns whether the command succeeded.
 bool answers(const std::function<void()>& command);
 
 }  // namespace shardlens::fuzz

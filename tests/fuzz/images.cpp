@@ -1,5 +1,5 @@
-// Images that train and infer read: a PNG or JPEG; or, of several parts, a folder of images by
-// class, or the four IDX files of a set, plain or gzipped.
+// Reads images as train and infer do: a PNG or JPEG; or, from several parts, a folder of images by
+// class, or the four IDX files of a data set, plain or gzipped.
 
 #include <filesystem>
 
@@ -34,7 +34,7 @@ void load_idx(const std::string& folder) {
   });
 }
 
-/// Names without an ending of their own are read as images of a class.
+/// Names without an extension of their own are read as images of a class.
 void load_folder(const std::vector<Part>& parts, const std::string& folder) {
   std::filesystem::create_directory(folder + "/class");
   write_parts(parts, folder + "/class");

@@ -1,4 +1,4 @@
-// What libFuzzer calls; HARNESS is the harness that the program was built for.
+// The entry point for libFuzzer; HARNESS is the harness that the program was built for.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Model files of --model: a family with its sizes, or a config.json of Hugging Face's.
+// Reads model files of --model: a family with its sizes, or a config.json of Hugging Face.
 
 #include "models/spec.h"
 #include "planner/schedule/schedule.h"
@@ -13,7 +13,7 @@ void model(std::string_view input) {
   expect(spec.numel() > 0, "a model has no parameters");
   expect(!spec.units.empty(), "a model computes nothing");
   answers([&] { models::notes_on(path); });
-  constexpr size_t kMostUnits = 50;  // a model may have thousands of layers, which take their time
+  constexpr size_t kMostUnits = 50;  // thousands of layers are valid, but slow
   if (spec.units.size() > kMostUnits) return;
   answers([&] {
     planner::validate(planner::build_schedule(spec, {.world_size = 2}, planner::Pass::train));

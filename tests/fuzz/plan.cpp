@@ -1,5 +1,5 @@
-// `shardlens plan`: the first part is its arguments, one a line, the others are files that they may
-// name. Models are bounded: a larger one takes longer, which is no finding.
+// Runs `shardlens plan`: the first part is its arguments, one a line, and the others are files that
+// they may name. Models are bounded: a larger one is slow, which does not count as a finding.
 
 #include <algorithm>
 #include <array>
@@ -25,7 +25,7 @@ std::vector<std::string> arguments_in(const std::string& text) {
   std::vector<std::string> arguments;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    // Nothing is written outside the folder that the command runs in.
+    // Nothing is written outside the folder in which the command runs.
     std::ranges::replace(line, '/', '_');
     line.resize(std::min(line.find('\0'), line.size()));  // as an argument of a process ends
     arguments.push_back(std::move(line));
@@ -33,7 +33,7 @@ std::vector<std::string> arguments_in(const std::string& text) {
   return arguments;
 }
 
-/// `--search` plans a thousand times.
+/// `--search` makes a thousand plans.
 bool is_bounded(const std::vector<std::string>& arguments) {
   return std::ranges::none_of(arguments, [](const std::string& argument) {
     return argument.starts_with("--model") || argument.starts_with("--search");
@@ -55,10 +55,10 @@ void plan(std::string_view input) {
     const planner::PlanOutcome outcome = planner::plan_command(arguments, "");
     constexpr std::array kExitCodes = {0, 3, 4};
     expect(std::ranges::find(kExitCodes, outcome.exit_code) != kExitCodes.end(),
-           "plan ends with an exit code that it has not");
+           "plan ends with an undocumented exit code");
     const bool is_json = std::ranges::find(arguments, "--json") != arguments.end();
     if (is_json && outcome.out.starts_with("{")) {
-      expect(nlohmann::json::accept(outcome.out), "what is written as JSON is none");
+      expect(nlohmann::json::accept(outcome.out), "plan writes invalid JSON");
     }
   });
 }

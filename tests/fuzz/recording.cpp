@@ -1,5 +1,5 @@
-// Recordings (.slp), with the file of open blocks beside them, through all that reads them: report,
-// check, diff, gate, the exports, --calibration and the viewer's lanes.
+// Reads recordings (.slp), with the file of open blocks beside them, by everything that reads them:
+// report, check, diff, gate, the exports, --calibration and the viewer's lanes.
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -19,8 +19,8 @@ namespace shardlens::fuzz {
 
 namespace {
 
-/// The second part is the file of open blocks without the zeros that fill its pages: of each page
-/// the first bytes.
+/// The second part is the file of open blocks without the zeros that fill its pages: the first
+/// bytes of each page.
 std::string spread_over_pages(const std::string& bytes) {
   constexpr size_t kPageBytes = 4096, kFirstBytes = 512, kMostPages = 64;
   std::string file;
@@ -37,7 +37,7 @@ profiler::CommandOutcome profile(const std::vector<std::string>& arguments) {
 }
 
 void expect_json(const std::string& text) {
-  expect(nlohmann::json::accept(text), "what is written as JSON is none");
+  expect(nlohmann::json::accept(text), "a report writes invalid JSON");
 }
 
 void report(const std::string& path) {
@@ -86,8 +86,8 @@ void view(const std::string& path) {
   });
 }
 
-/// A few bytes may stand for a million events or strings. To write each takes longer, which is no
-/// finding.
+/// A few bytes may stand for a million events or strings. Writing all of them is slow, which does
+/// not count as a finding.
 bool is_bounded(const std::string& path) {
   constexpr int64_t kMostEvents = 20'000;
   constexpr size_t kMostStrings = 20'000;

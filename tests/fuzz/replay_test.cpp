@@ -1,5 +1,5 @@
-// What fuzzing has found, what it starts from and the fixtures of other tests, through the
-// harnesses: so each finding stays fixed, in every build, and no harness rots.
+// Replays through the harnesses what fuzzing has found, what it starts from, and fixtures of other
+// tests: so each finding stays fixed, in every build, and every harness keeps working.
 
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
@@ -55,7 +55,7 @@ std::set<fs::path> inputs_of(const std::string& name, const Harness& harness) {
   return inputs;
 }
 
-/// A harness may leave another working directory behind.
+/// A harness may change the working directory.
 class SameDirectory {
  public:
   ~SameDirectory() { fs::current_path(before_); }
@@ -66,7 +66,7 @@ class SameDirectory {
 
 }  // namespace
 
-TEST_CASE("every harness has seeds, and takes them and the fixtures", "[fuzz]") {
+TEST_CASE("every harness has seeds, and accepts them and the fixtures", "[fuzz]") {
   const tests::TemporariesInMemory in_memory;
   const SameDirectory same;
   for (const auto& [name, harness] : harnesses()) {
@@ -96,7 +96,7 @@ TEST_CASE("an input is cut into files at lines that begin with the mark", "[fuzz
   CHECK(parts_of("@@ first\n", "a").front().name == "first");
 }
 
-TEST_CASE("a harness tells a refusal from a finding", "[fuzz]") {
+TEST_CASE("a harness distinguishes a refusal from a finding", "[fuzz]") {
   CHECK(answers([] {}));
   CHECK_FALSE(answers([] { throw std::invalid_argument("why"); }));
   CHECK_FALSE(answers([] { throw std::runtime_error("why"); }));

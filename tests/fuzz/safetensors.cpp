@@ -1,4 +1,4 @@
-// Safetensors files, as weights of --init and `infer`, and as what `checkpoint import` takes.
+// Reads safetensors files, as weights of --init and `infer`, and as input of `checkpoint import`.
 
 #include "models/weights/safetensors.h"
 #include "models/families.h"
@@ -12,7 +12,7 @@ namespace shardlens::fuzz {
 
 namespace {
 
-/// Of one layer: names and shapes that an input can hit upon.
+/// A model of one layer, whose names and shapes an input can hit.
 const models::ModelSpec& small_model() {
   static const models::ModelSpec spec = models::make_spec(
       "small", models::MlpSizes{.inputs = 2, .width = 2, .layers = 1, .classes = 2});

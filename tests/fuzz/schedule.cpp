@@ -1,4 +1,4 @@
-// Schedules as text, which recordings carry and the viewer reads.
+// Reads schedules as text, which recordings contain and the viewer reads.
 
 #include "planner/schedule/schedule.h"
 
@@ -19,7 +19,7 @@ void schedule(std::string_view input) {
   try {
     planner::validate(schedule);
   } catch (const std::logic_error&) {
-    // It breaks a rule, which is what validate() is there to say.
+    // It breaks a rule, which validate() exists to report.
   }
 }
 

@@ -1,4 +1,5 @@
-// PyTorch's memory snapshots, as pickle and as JSON: imported, reported, drawn and exported again.
+// Reads PyTorch's memory snapshots, as pickle and as JSON: imports, reports, draws and exports
+// them.
 
 #include <sstream>
 
@@ -16,7 +17,7 @@ void snapshot(std::string_view input) {
   const bool is_read = answers([&] { profile = profiler::import_memory_viz(input); });
   if (!is_read) return;
   for (const profiler::Event& event : profile.events) {
-    expect(event.label < profile.strings.size(), "an event has a label that is not there");
+    expect(event.label < profile.strings.size(), "an event has a label that does not exist");
   }
   profiler::report_text({profiler::analyse(profile)});
   viewer::lane_of(profile);

@@ -1,4 +1,4 @@
-// Sends what PyTorch has saved through `checkpoint import`: a file of torch.save's, or, of several
+// Passes files saved by PyTorch to `checkpoint import`: a file of torch.save or, from several
 // parts, a folder of torch.distributed.checkpoint.
 
 #include <filesystem>

@@ -1,12 +1,12 @@
-// Counts what a process asks of the driver, for the phases of run.sh: kernels and graphs that were
-// launched, and memory that was asked for. The driver loads it into a process that uses CUDA, by
+// Counts what a process asks of the driver, for the phases of run.sh: launches of kernels and
+// graphs, and requests for memory. The driver loads it into a process that uses CUDA, by
 //
 //     CUDA_INJECTION64_PATH=.../libcount_calls.so SHARDLENS_CALLS=FILE program
 //
-// and FILE.PID then holds four counters of 64 bits each, in the order of `Counters`. They lie in
-// mapped memory, so a process that is killed leaves them behind as well. A Python program may load
-// it by ctypes and call InitializeInjection() itself. Without SHARDLENS_CALLS it counts nothing,
-// but still takes the one place that CUPTI has for a subscriber: the recorder then goes without.
+// and FILE.PID then holds four counters of 64 bits each, in the order of `Counters`. They are in
+// mapped memory, so they survive when the process is killed. A Python program may load it by ctypes
+// and call InitializeInjection() itself. Without SHARDLENS_CALLS it counts nothing, but still takes
+// CUPTI's only place for a subscriber, so that the recorder cannot use it.
 #include <cupti.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -59,7 +59,7 @@ constexpr std::array kCounted = {
     runtime_entry(CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernelExC_ptsz_v11060),
 };
 
-/// Null where the file cannot be made.
+/// Null if the file cannot be made.
 Counters* map_counters(const char* path) {
   const std::string own = std::string(path) + "." + std::to_string(::getpid());
   const int file = ::open(own.c_str(), O_RDWR | O_CREAT, 0644);
@@ -79,7 +79,7 @@ void count(void* counters, CUpti_CallbackDomain domain, CUpti_CallbackId id,
   }
 }
 
-/// CUPTI is looked up, not linked: the process has one of its own, or none.
+/// CUPTI is looked up, not linked: the process brings its own, or has none.
 template <class Function>
 Function find(void* library, const char* name) {
   return reinterpret_cast<Function>(::dlsym(library, name));
@@ -87,8 +87,8 @@ Function find(void* library, const char* name) {
 
 }  // namespace
 
-/// The driver calls it once, before a process can use CUDA. Returns 1 where it has subscribed and
-/// counts what it was asked to, else 0, and the program goes on without.
+/// The driver calls it once, before a process can use CUDA. Returns 1 if it has subscribed and
+/// counts what it was asked to; else 0, and the program goes on without it.
 extern "C" [[gnu::visibility("default")]] int InitializeInjection() {
   void* const cupti = ::dlopen("libcupti.so.13", RTLD_NOW | RTLD_LOCAL);
   if (cupti == nullptr) return 0;

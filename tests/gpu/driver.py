@@ -1,8 +1,8 @@
 """Runs the phases of run.sh, each in a process of its own with its own time limit.
 
-Whatever becomes of a phase, the files of the others stay, and summary.md is written anew. A phase
-whose file says that it is done is run again only when it is named, and then only what failed of it,
-if anything did; one that was interrupted goes on with the steps that it lacks."""
+Whatever happens to a phase, the files of the others stay, and summary.md is written again. A phase
+whose file says that it is done is run again only if it is named, and then only its failed steps, if
+it has any; one that was interrupted goes on with the steps that are missing."""
 
 import argparse
 import os
@@ -17,7 +17,7 @@ import results
 import summary
 from phases import PHASES
 
-LIMIT_S = 460  # a phase: two of them and the start of a machine fit into no more than 16 minutes
+LIMIT_S = 460  # for a phase: two of them and the start of a machine fit into 16 minutes
 MOST_BYTES = 60 << 20
 GRACE_S = 5  # by which a phase should have stopped by itself before it is ended
 
@@ -93,10 +93,11 @@ def is_done(options, phase):
 
 
 def how_to_run(options, phase):
-    """A phase that is done and named is run anew, but where steps of it failed: these alone are."""
+    """Decides how a named phase is run: again if it is done, but only its failed steps if it has
+    any."""
     before = earlier(options, phase)
     has_failed = any(step["verdict"] == "failed" for step in before["steps"])
-    return "anew" if before["state"] == "done" and not has_failed else "on"
+    return "again" if before["state"] == "done" and not has_failed else "on"
 
 
 def end(process):
@@ -113,7 +114,7 @@ def end(process):
 
 
 def run_phase(options, machine, phase):
-    """Runs a phase and returns in one line what became of it; the line is empty if it ended well by
+    """Runs a phase and returns how it ended, in one line, which is empty if it ended well by
     itself."""
     command = [
         sys.executable,
@@ -137,7 +138,7 @@ def run_phase(options, machine, phase):
 
 
 def copy_earlier(options):
-    """Copies what was done before this run into a folder that does not have it yet."""
+    """Copies earlier results into a folder that does not have them yet."""
     for path in options.out.glob("[1-7]-*.json"):
         copy = options.copy / path.name
         if not copy.exists():

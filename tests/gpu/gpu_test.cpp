@@ -1,5 +1,5 @@
-// What only a GPU can show; tests/gpu/run.sh runs it where there is one. Every case is tagged
-// [gpu].
+// Checks what only a GPU can show; tests/gpu/run.sh runs it on a machine that has one. Every case
+// is tagged [gpu].
 #include <ATen/ATen.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
@@ -32,7 +32,7 @@ c10::Device gpu() {
   return device;
 }
 
-/// The losses of one rank alone, on a batch that every device is given alike.
+/// The losses of a single rank, on a batch that is the same on every device.
 std::vector<double> losses_on(const c10::Device& device, const planner::Strategy& strategy) {
   const models::ModelSpec spec = models::find_spec("vit-tutorial");
   const planner::Schedule schedule = build_schedule(spec, strategy, planner::Pass::train);
@@ -60,7 +60,7 @@ void require(const NcclApi& api, NcclResult result, NcclComm* comm) {
   REQUIRE(result == NcclResult::success);
 }
 
-/// A communicator of one rank, which our runtime never makes: it has no need of one.
+/// A communicator of one rank, which our runtime never needs.
 class OneRank {
  public:
   OneRank() : api(nccl_api()) {
@@ -92,7 +92,7 @@ TEST_CASE("a GPU's losses are the CPU's", "[gpu]") {
   }
 }
 
-TEST_CASE("sharding over streams gives what one stream gives", "[gpu]") {
+TEST_CASE("sharding over several streams gives the same as one stream", "[gpu]") {
   const c10::Device device = gpu();
   const std::vector<double> single = losses_on(device, {.kind = planner::StrategyKind::single});
   for (const auto reshard : {planner::Reshard::yes, planner::Reshard::no}) {

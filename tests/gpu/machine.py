@@ -1,4 +1,4 @@
-"""The machine that run.sh runs on: its PyTorch, its GPU, and how programs are started there.
+"""The machine on which run.sh runs: its PyTorch, its GPU, and how programs are started there.
 
 Programs of a pack carry no path of LibTorch. They find it by LD_LIBRARY_PATH, which starts with the
 pack's own libraries and goes on with those of the PyTorch that python3 imports.
@@ -23,7 +23,7 @@ BUILD = ROOT / "build"
 BIN = BUILD / "bin"
 PROGRAMS = HERE / "programs"
 SCRIPTS = ROOT / "tests" / "profiler" / "record" / "scripts"
-VARIABLE = "SHARDLENS_GPU_MACHINE"  # tells a phase what the driver has found
+VARIABLE = "SHARDLENS_GPU_MACHINE"  # passes to a phase what the driver has found
 COMMAND_LIMIT_S = 120
 FIRST_LIMIT_S = 300  # for PyTorch on a disk that nobody has read from
 
@@ -72,8 +72,8 @@ def end_all():
 
 
 def run(command, env=None, limit_s=COMMAND_LIMIT_S, cwd=None):
-    """(exit code, stdout, stderr). What it has started is ended with it when its time is over; the
-    exit code is then 124."""
+    """Returns (exit code, stdout, stderr). All that it has started is ended with it when its time
+    is over; the exit code is then 124."""
     process = start(command, env, cwd)
     try:
         out, error = process.communicate(timeout=limit_s)
@@ -87,7 +87,7 @@ def run(command, env=None, limit_s=COMMAND_LIMIT_S, cwd=None):
 
 
 def last_line(*texts):
-    """The last that tells of an error, or the last one."""
+    """Returns the last line that mentions an error, or else the last line."""
     lines = [line for text in texts for line in text.strip().splitlines()]
     errors = [line for line in lines if re.search(r"\w*Error\b|error:", line)]
     return (errors or lines or ["it said nothing"])[-1].strip()[:300]
@@ -103,7 +103,7 @@ def output_of(command, **how):
 
 
 def rows_of(text):
-    """The objects of the lines of JSON in it."""
+    """Returns the objects of the lines of JSON in it."""
     return [
         json.loads(line)
         for line in text.splitlines()
@@ -131,7 +131,7 @@ def unpack_libraries():
             os.replace(partial, library)
         except (OSError, lzma.LZMAError) as error:
             raise ValueError(
-                f"{packed} cannot be unpacked ({error}); copy the pack anew, into a "
+                f"{packed} cannot be unpacked ({error}); copy the pack again, into a "
                 "folder that can be written"
             ) from error
 
@@ -159,7 +159,8 @@ def preload(gpu):
 
 
 class Machine:
-    """`about` is what ASK_TORCH prints, and what find() adds: gpu, stands_for_gpu, few, results."""
+    """`about` has what ASK_TORCH prints, and what find() adds: gpu, stands_for_gpu, few,
+    results."""
 
     def __init__(self, about):
         self.about = about
@@ -173,7 +174,7 @@ class Machine:
 
     @property
     def null(self):
-        """--device of the null device to compare with."""
+        """Returns --device of the null device to compare with."""
         return f"null:{self.gpu}"
 
     def null_environment(self):
@@ -202,7 +203,7 @@ class Machine:
         return output_of(command, env=self.null_environment() | (env or {}), **how)
 
     def python_rows(self, script, *arguments, env=None, **how):
-        """The objects that a program of ours in Python prints, a line of JSON each, on the GPU."""
+        """Returns the objects that one of our Python programs prints on the GPU."""
         out = self.on_gpu([self.python, PROGRAMS / script, *arguments], env=env, **how)
         return rows_of(out)
 
@@ -220,7 +221,7 @@ def of_environment():
 
 
 def stand_in():
-    """The GPU that a null device stands for, or None. Raises ValueError."""
+    """Returns the GPU that a null device stands for, or None. Raises ValueError."""
     word = os.environ.get("SHARDLENS_GPU", "")
     if word in ("", "cuda"):
         return None
@@ -262,7 +263,7 @@ def find(few, out):
 
 
 def check_version(torch):
-    """Programs of a pack fit one LibTorch; those of a build find their own."""
+    """Refuses another PyTorch than the one for which a pack was made; a build finds its own."""
     wanted = BUILD / "torch_version"
     if not wanted.exists() or torch.split("+")[0] == wanted.read_text().strip():
         return
@@ -273,8 +274,8 @@ def check_version(torch):
 
 
 def gpu_name(machine):
-    """Returns the GPU's name as --device null:NAME takes it; a program of ours that allocates on
-    the GPU prints it."""
+    """Returns the GPU's name as --device null:NAME takes it, which one of our programs that
+    allocates on the GPU prints."""
     ask = [BIN / "print_allocations", "--device", "cuda", "--batch", "1", "--steps", "1"]
     code, out, error = run(ask, env=machine.gpu_environment())
     if code != 0:

@@ -1,10 +1,10 @@
 """One phase of run.sh, as the driver starts it:
 
-    phase.py NAME LIMIT anew|on FILE...
+    phase.py NAME LIMIT again|on FILE...
 
-It runs the phase's steps and writes each FILE anew after every one of them. `on` keeps what an
-earlier run has done of it, but for what failed. Steps that the limit leaves no time for are listed
-as not reached.
+It runs the phase's steps and writes each FILE again after every one of them. `on` keeps the steps
+that an earlier run has done, except those that failed. Steps for which the limit leaves no time are
+listed as not reached.
 """
 
 import concurrent.futures
@@ -58,7 +58,7 @@ class Phase:
         self.file = results.PhaseFile(files, head)
 
     def adopt(self, path):
-        """Keeps the results of an earlier run on such a machine, but for those that failed."""
+        """Keeps the results of an earlier run on such a machine, except those that failed."""
         try:
             earlier = results.read(path)
         except ValueError:

@@ -29,7 +29,7 @@ class Facts:
         return self._found(self.rows, fact)
 
     def of_null(self, fact):
-        """The one row of it that the null device of this GPU's name gives."""
+        """Returns the one row that the null device of this GPU's name gives for a fact."""
         if " " in self.machine.gpu:
             raise NotChecked(f"there is no null device of {self.machine.gpu}")
         if self.null_rows is None:
@@ -68,7 +68,7 @@ class Facts:
 
 
 def about_machine(machine):
-    """Tells what is known of the machine without a GPU's help."""
+    """Returns what is known of the machine without asking the GPU."""
     said = machine.about
     tools = {
         name: shutil.which(name) is not None for name in ("objdump", "nm", "nvcc", "nvidia-smi")
@@ -108,7 +108,7 @@ def doctor(machine):
 
 
 def beside_null(facts, fact, keys, said):
-    """The GPU's fact beside the null device's of its name, by these keys of it."""
+    """Compares a fact of the GPU with the null device's of its name, by these keys."""
     on_gpu, on_null = only(facts.of(fact)), facts.of_null(fact)
     other = [
         f"{key} {on_gpu[key]}, not {on_null[key]}" for key in keys if on_gpu[key] != on_null[key]
@@ -165,14 +165,15 @@ def modules(facts):
 
 
 def workspaces(facts):
-    """cuBLAS's, by PyTorch's counters: they are in its allocator, so a null device has them too."""
+    """cuBLAS's workspaces, by PyTorch's counters: they are in its allocator, so a null device has
+    them, too."""
     keys = ("gemm_bytes", "lt_bytes", "on_another_stream_bytes")
     said = "{gemm_bytes} bytes, cuBLASLt {lt_bytes}, on another stream {on_another_stream_bytes}"
     return beside_null(facts, "workspaces", keys, said)
 
 
 def nccl(facts):
-    """A communicator of one rank: what it takes, and whether our calls of it are right."""
+    """Makes a communicator of one rank: what it takes, and whether our calls to it are right."""
     row = only(facts.of("nccl"))
     if facts.machine.is_rehearsal:
         row = {"version": row["version"]}

@@ -1,5 +1,5 @@
 """Phase 5: what the GPU computes: losses beside the CPU's, beside those of ranks on the CPU, and
-beside PyTorch's own training of the same weights and samples on the same GPU."""
+beside PyTorch's own training with the same weights and samples on the same GPU."""
 
 import gzip
 import json
@@ -12,12 +12,12 @@ from steps import Step, train_command
 STEPS = 20
 IMAGES, TEST_IMAGES = 2560, 256
 PIXELS = 28 * 28
-COMPUTES_NOTHING = "computes nothing, so its losses are none"
+COMPUTES_NOTHING = "computes nothing, so it has no losses"
 GPU_TESTS = {
     "losses of one rank": "a GPU's losses are the CPU's",
     "sharding over streams": "sharding over streams gives what one stream gives",
 }
-# Relative. fp32 without TF32; bf16 rounds products at 2^-9, and 20 steps add up.
+# Relative differences. fp32 is without TF32; bf16 rounds products at 2^-9, and 20 steps add up.
 CLOSE = {"fp32": 1e-4, "bf16": 2e-2}
 
 
@@ -29,7 +29,7 @@ def gpu_test(machine, name):
 
 
 def write_images(folder):
-    """A set in the form of MNIST's, drawn alike each time, whose labels can be learnt."""
+    """Makes a data set in MNIST's format, the same each time, whose labels can be learnt."""
     engine = random.Random(7)
     folder.mkdir()
     for word, count in (("train", IMAGES), ("t10k", TEST_IMAGES)):

@@ -1,6 +1,6 @@
-"""Phase 4: what `shardlens plan` says before a run beside what the device had in use in it, with
-the published figures and with the calibration that phase 1 recorded; and verdicts where memory is
-scarce."""
+"""Phase 4: what `shardlens plan` says before a run beside the memory that the device had in use
+during it, with the published figures and with the calibration that phase 1 recorded; and verdicts
+when memory is scarce."""
 
 import base64
 import contextlib
@@ -68,8 +68,8 @@ NOTHING_OUTSIDE = {"context_bytes": 0, "modules_bytes": 0, "nccl_bytes_a_communi
 
 
 def calibration(machine, folder):
-    """A file for --calibration. A null device has nothing outside the allocator, which is said in
-    the same way. Raises NotChecked where phase 1 has left no recording."""
+    """Returns a file for --calibration. A null device has nothing outside the allocator, which is
+    said in the same way. Raises NotChecked if phase 1 has left no recording."""
     if machine.is_rehearsal:
         path = folder / "nothing.json"
         path.write_text(json.dumps(NOTHING_OUTSIDE))
@@ -88,7 +88,7 @@ def calibration(machine, folder):
 
 
 def plan(machine, flags, *more):
-    """It exits with 3 or 4 where it does not fit or hardly does, which is an answer too."""
+    """Plans. Exit codes 3 and 4, for what does not fit or hardly does, are answers too."""
     command = [
         SHARDLENS,
         "plan",
@@ -108,7 +108,8 @@ def plan(machine, flags, *more):
 
 
 def beside(machine, folder, name):
-    """The allocator's peaks must be the same; of what the device had in use the error is told."""
+    """The allocator's peaks must be the same; for the device's memory in use the error is
+    reported."""
     result = train(machine, folder, "cuda", *STEPS, "--profile", "on", *CASES[name])
     used = report(machine, folder / "cuda")[0]["ledger"]["device_used_bytes"]
     cold = plan(machine, CASES[name])
@@ -150,8 +151,8 @@ def signed(count):
 
 @contextlib.contextmanager
 def memory_of(machine, free_bytes):
-    """(variables, bytes) by which so much, or nearly, is left for one more program: another process
-    holds the rest of a GPU; a null device is made that small."""
+    """Returns (variables, bytes) that leave about that much memory for one more program: another
+    process holds the rest of a GPU; a null device is made that small."""
     if machine.is_rehearsal:
         yield {"SHARDLENS_NULL_CAPACITY": str(free_bytes)}, free_bytes
         return
@@ -170,7 +171,7 @@ def memory_of(machine, free_bytes):
 
 
 def near(machine, folder, name, distance_bytes):
-    """A run with so much more, or less, than plan says is least: does it do as plan says?"""
+    """Runs with that much more, or less, than the plan's least: does it end as plan says?"""
     outside = ["--calibration", calibration(machine, folder)]
     least = plan(machine, CASES[name], *outside)["least_capacity_bytes"]["any"]
     with memory_of(machine, least + distance_bytes) as (variables, capacity):
@@ -199,7 +200,7 @@ def steps(machine):
     found = [Step(name, lambda folder, name=name: beside(machine, folder, name)) for name in names]
     for name in FEW_NEAR_LIMIT if machine.few else NEAR_LIMIT:
         for word, distance in (("above", NEAR_BYTES), ("below", -NEAR_BYTES)):
-            # A small model has no more than that: its memory is cut by a part.
+            # A small model has no more than that: a part of its memory is cut.
             distance = distance // 16 if machine.few else distance
             found.append(
                 Step(

@@ -27,7 +27,7 @@ MOST_LANES = 3
 RECORD_LIMIT_S = 100
 GRID_LIMIT_S = 150
 
-# Words behind python3. The first word that ends in .py is a script of tests/profiler/record/scripts.
+# Words after python3. The first word that ends in .py is a script of tests/profiler/record/scripts.
 PROGRAMS = {
     **gpu_cases.PROGRAMS,
     "trainer": ["trainer.py"],
@@ -35,7 +35,7 @@ PROGRAMS = {
     "lightning": ["lit.py", "alone"],
     "convolutions": ["convolutions.py", "--cudnn", "off"],
 }
-# cuDNN chooses their kernels by itself; a null device has it where its Python has.
+# cuDNN chooses their kernels; a null device has it if its Python has.
 WITH_CUDNN = {
     "convolutions_cudnn": ["convolutions.py", "--cudnn", "on"],
     "plain_cudnn": ["transformer.py", "--strategy", "plain"],
@@ -124,7 +124,7 @@ def compare(machine, folder, name):
 
 
 def with_cudnn(machine, folder, program):
-    """Kept to be explained later: the null device follows only where its Python has cuDNN."""
+    """Kept to be explained later: the null device only follows if its Python has cuDNN."""
     machine.needs_gpu("has no cuDNN")
     seen, report_ = on_gpu(machine, folder / "gpu", program, has_cudnn=True)
     expected = on_null(machine, folder / "null", program)
@@ -167,7 +167,7 @@ def grid(machine):
 
 
 def differs(row, expected):
-    """Cases that the null device refuses have no other side."""
+    """Cases that the null device refuses have nothing to be compared with."""
     if expected is None or "error" in expected:
         return False
     return "error" in row or any(row[key] != expected[key] for key in ("peak_bytes", "kept_bytes"))

@@ -1,5 +1,6 @@
-"""Phase 2: what our ranks ask of LibTorch's allocator on the GPU, event by event, beside the null
-device of its name; and, of ranks that share the GPU, what the ledger leaves unexplained."""
+"""Phase 2: what our ranks ask of LibTorch's allocator on the GPU, event by event, beside the
+null device of its name; and, for ranks that share the GPU, what the ledger leaves
+unexplained."""
 
 import os
 
@@ -32,7 +33,7 @@ FEW = [
     ("offloaded", "fp32", "transformer"),
     ("hsdp", "fp16", "vit-tutorial"),
 ]
-MOST_LANES = 4  # of so many models at a time all fit an H100
+MOST_LANES = 4  # the models of this many lanes fit an H100 together
 
 
 def cases(few):
@@ -58,7 +59,7 @@ def flags_of(strategy, dtype, model):
 
 
 def allocations(start, device, flags):
-    """The lines of print_allocations, but the first, which must name the GPU."""
+    """Returns the lines of print_allocations, except the first, which must name the GPU."""
     out = start([machines.BIN / "print_allocations", "--device", device, *flags])
     name, *lines = out.splitlines()
     if not name.startswith("gpu "):

@@ -21,7 +21,7 @@ def start_training(machine, folder, *flags):
 
 
 def wait_for_steps(process, folder):
-    """Waits until metrics.jsonl has that many steps; raises Failed if the run ends before."""
+    """Waits until metrics.jsonl has that many steps; raises Failed if the run ends earlier."""
     metrics = folder / "run" / "metrics.jsonl"
     deadline = machines.Deadline(START_LIMIT_S)
     while deadline.left_s() > 0:
@@ -38,7 +38,7 @@ def wait_for_steps(process, folder):
 
 
 def killed(machine, folder):
-    """kill -9 of all ranks: what was recorded must be there, and be judged."""
+    """kill -9 of all ranks: what was recorded must exist, and be judged."""
     process = start_training(machine, folder, "--strategy", "single", "--profile", "on")
     try:
         wait_for_steps(process, folder)
@@ -59,8 +59,8 @@ def killed(machine, folder):
 
 
 def out_of_memory(machine, folder):
-    """Runs out of memory for real, with a model whose state is beyond any GPU. The screen must say
-    what held the memory."""
+    """Runs really out of memory, with a model whose state is larger than any GPU. The screen must
+    say what held the memory."""
     flags = ["--model", "llama-70b", "--strategy", "single", "--param-dtype", "bf16"]
     flags += ["--steps", "2", "--profile", "on", "--anyway"]
     command = train_command(folder, "run", "cuda", *flags)
@@ -120,7 +120,7 @@ def rank_processes(launcher):
 
 
 def lost_rank(machine, folder):
-    """One of two ranks is stopped: the other's deadline must end the run, and name the wait."""
+    """One of two ranks is stopped: the other's deadline must end the run and name the wait."""
     process = start_training(
         machine, folder, "--workers", "2", "--communicator", "gloo", "--timeout", "5"
     )

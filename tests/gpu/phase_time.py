@@ -21,7 +21,7 @@ FEW_WAYS = ("fsdp2",)
 DTYPES = ("bf16", "fp32")
 NO_TIME = "a null device's clock says nothing of a GPU's"
 COUNTER = machines.BIN / "libcount_calls.so"
-COUNTED_DTYPE = "bf16"  # of our launches, each model's count costs two runs more
+COUNTED_DTYPE = "bf16"  # for our launches; each model's count costs two more runs
 COUNTED = ("kernels", "graphs", "memory", "runtime_kernels")
 
 
@@ -55,7 +55,7 @@ def told(machine, said, **data):
 
 
 def counters_of(folder):
-    """The sums over all processes that left a file."""
+    """Returns the sums over all processes that left a file."""
     sums = [0, 0, 0, 0]
     for path in folder.glob("calls.*"):
         values = struct.unpack("<4Q", path.read_bytes().ljust(32, b"\0")[:32])
@@ -64,7 +64,7 @@ def counters_of(folder):
 
 
 def launches(folder, start, few, many):
-    """Kernels and graphs a step: what a run of more steps launches beyond one of fewer."""
+    """Returns kernels and graphs a step: what a longer run launches beyond a shorter one."""
     found = []
     for count in (few, many):
         place = folder / str(count)

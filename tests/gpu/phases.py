@@ -1,5 +1,5 @@
-"""The phases of run.sh, by the worth of what they show: where time is short, the first ones count.
-The steps of NAME are in phase_NAME.py, which only that phase's own process imports."""
+"""The phases of run.sh, most valuable first: if time is short, the first ones count. The steps
+of NAME are in phase_NAME.py, which only that phase's own process imports."""
 
 PHASES = {
     "facts": "what the GPU and its libraries take and tell",

@@ -1,12 +1,12 @@
 // Prints what LibTorch's caching allocator is asked for in a rank's training steps, one event a
-// line, to be compared with the same on another device or another installation of LibTorch:
+// line, to be compared with the same on another device or with another installation of LibTorch:
 //
 //     print_allocations [flags of shardlens train]
 //
-// Addresses are left out, streams are numbered as they appear. The first line names the GPU. Rank 0
-// of --workers runs alone on a batch of its own, its collectives do nothing, so one GPU shows what
-// a rank of any world allocates. Standard error tells which LibTorch it was, and which of NVIDIA's
-// own libraries were loaded.
+// Addresses are left out, and streams are numbered as they appear. The first line names the GPU.
+// Rank 0 of --workers runs alone on a batch of its own and its collectives do nothing, so one GPU
+// shows what a rank of any world allocates. Standard error names the LibTorch, and NVIDIA's own
+// libraries that were loaded.
 #include <ATen/ATen.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -69,7 +69,7 @@ void record_events() {
   });
 }
 
-/// As --device null:NAME calls it; what the driver says where that list does not have it.
+/// The name as --device null:NAME takes it, or the driver's if that list lacks the GPU.
 std::string gpu_name() {
   cudaDeviceProp properties{};
   if (cudaGetDeviceProperties(&properties, 0) != cudaSuccess) return "unknown";
@@ -98,7 +98,7 @@ void train(const planner::Config& config, const planner::Strategy& strategy, int
   runtime::choose_attention(config.attention);
   const c10::Device device = runtime::open_device(planner::device_of(config), 0);
   const auto streams = runtime::make_streams(device);
-  at::empty({1}, at::TensorOptions(device));  // the allocator exists from its first use on
+  at::empty({1}, at::TensorOptions(device));  // the allocator's first use creates it
   record_events();
   runtime::RankState state(spec, schedule, 0, device);
   tests::IdleCommunicator idle;

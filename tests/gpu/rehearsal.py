@@ -3,9 +3,9 @@
     rehearsal.py BUILD
 
 A pack is made of the build and run in an empty folder, with PyTorch installed elsewhere, and with
-nothing in the environment but a PATH. Every phase must give what it should; then phases are broken
-in three ways, and the results of the others must stay. What came back is replayed as if a GPU had
-given it. SHARDLENS_PYTHONS lists Pythons, of which the first that is there lends its packages; exit
+nothing in the environment but a PATH. Every phase must give the expected results; then phases are
+broken in three ways, and the results of the others must stay. The results are replayed as if a GPU
+had given them. SHARDLENS_PYTHONS lists Pythons, and the first that exists lends its packages; exit
 code 77 says that it has no PyTorch."""
 
 import json
@@ -54,7 +54,7 @@ def expect_in(text, *parts):
 
 
 def packages_of_pythons():
-    """(the torch package, other packages) of the first Python that is there."""
+    """Returns (the torch package, other packages) of the first Python that exists."""
     listed = os.environ.get("SHARDLENS_PYTHONS", sys.executable).split(":")
     python = next((path for path in listed if os.access(path, os.X_OK)), sys.executable)
     done = subprocess.run([python, "-c", ASK], capture_output=True, text=True, check=True)
@@ -66,7 +66,7 @@ def packages_of_pythons():
 
 
 def link_tree(source, target):
-    """The same files under other names, so that nothing finds its way back by a link's target."""
+    """Links the same files under other names, so that no link's target leads back."""
     if subprocess.run(
         ["cp", "-al", source, target], stderr=subprocess.DEVNULL, check=False
     ).returncode:
@@ -93,13 +93,13 @@ class Rehearsal:
         self.bin = install_python(folder / "somewhere" / "else")
 
     def run_script(self, *arguments, pack=None):
-        """(exit code, what it said), in an empty folder with little environment."""
+        """Returns (exit code, what it said), in an empty folder with little environment."""
         env = {
             "PATH": f"{self.bin}:/usr/bin:/bin",
             "SHARDLENS_GPU": "null:h200",
             "HOME": str(self.folder / "home"),
         }
-        if "PYTHONPYCACHEPREFIX" in os.environ:  # of the test: without it PyTorch is compiled anew
+        if "PYTHONPYCACHEPREFIX" in os.environ:  # set by the test, to compile PyTorch once
             env["PYTHONPYCACHEPREFIX"] = os.environ["PYTHONPYCACHEPREFIX"]
         empty = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
         command = [(pack or self.pack) / "tests" / "gpu" / "run.sh", "--few", *arguments]
@@ -119,7 +119,7 @@ class Rehearsal:
         return ["--out", self.results, "--copy", self.copy]
 
     def broken_pack(self):
-        """A copy of the pack whose files are its own as soon as they are replaced."""
+        """Makes a copy of the pack, whose files are its own as soon as they are replaced."""
         pack = self.folder / "broken"
         shutil.copytree(self.pack, pack)
         return pack
@@ -133,8 +133,8 @@ def check_pack(rehearsal):
     again = subprocess.run(
         [*command[:-1], rehearsal.folder / "somewhere"], capture_output=True, text=True, check=False
     )
-    expect("exit code of pack into a folder of others", again.returncode, 2)
-    expect_in(again.stderr, "is there and no pack")
+    expect("exit code of pack into a folder that is not its own", again.returncode, 2)
+    expect_in(again.stderr, "exists and is not a pack")
     program = rehearsal.pack / "build" / "bin" / "print_allocations"
     alone = subprocess.run([program], capture_output=True, text=True, check=False, env={})
     expect("exit code of a program that was not told where LibTorch is", alone.returncode, 127)
@@ -165,7 +165,7 @@ def check_phases(rehearsal):
 
 
 def check_sequences(rehearsal):
-    """They are there, and they are sequences of an allocator."""
+    """Checks that they exist, and are sequences of an allocator."""
     for name in ("2-sequences.json", "3-programs.json"):
         phase = results.read(rehearsal.results / name)
         kept = [step["sequence"] for step in phase["steps"] if step["verdict"] == "same"]
@@ -218,7 +218,7 @@ def check_done_before(rehearsal):
 
 
 def check_broken_phases(rehearsal):
-    """A phase fails, one loses a program, one has no end: the files of the others stay as they
+    """A phase fails, one loses a program, one never ends: the files of the others stay as they
     were."""
     pack = rehearsal.broken_pack()
     (pack / "build" / "bin" / "shardlens-plan").unlink()
@@ -257,7 +257,7 @@ def check_broken_phases(rehearsal):
 
 
 def check_lost_file(rehearsal):
-    """A result that was lost or cut off is said, and its phase alone is run again."""
+    """A lost or truncated result is reported, and only its phase is run again."""
     (rehearsal.results / "4-prediction.json").unlink()
     path = rehearsal.results / "3-programs.json"
     path.write_text(path.read_text()[:1000])
@@ -300,7 +300,7 @@ def replay(folder, *flags):
 
 
 def check_replay(rehearsal):
-    """Sequences in the form of a fixture. Nothing that a null device recorded passes for one."""
+    """Replays sequences in the form of a fixture. A null device's recordings are refused."""
     fixtures = rehearsal.folder / "fixtures"
     (fixtures / "h200").mkdir(parents=True)
     expect("exit code without fixtures", replay(fixtures)[0], NO_PYTORCH)

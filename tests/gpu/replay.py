@@ -3,9 +3,9 @@
     replay.py FOLDER [--rehearsed]
 
 FOLDER has what run.sh gave back, in folders of any depth: the steps of 2-sequences.json and
-3-programs.json that were the same there must be so here and now. Python programs are replayed where
-this Python has PyTorch. Exit code 77 says that FOLDER has no such file. What a null device recorded
-is refused, but with --rehearsed."""
+3-programs.json that were the same there must be the same here and now. Python programs are replayed
+if this Python has PyTorch. Exit code 77 says that FOLDER has no such file. Recordings of a null
+device are refused, except with --rehearsed."""
 
 import argparse
 import os
@@ -29,7 +29,8 @@ def start(command, env=None):
 
 
 def replayed(phase, step, folder):
-    """The null device's events now. Raises NotChecked where this Python cannot run the program."""
+    """Returns the null device's events now. Raises NotChecked if this Python cannot run the
+    program."""
     device = f"null:{phase['gpu']}"
     if step["program"] == "print_allocations":
         command = [machines.BIN / "print_allocations", "--device", device, *step["flags"]]
@@ -83,7 +84,7 @@ def of_program(words, device, folder):
 
 
 def replay(phase, step):
-    """Empty where the events are the same."""
+    """Returns the difference of the events, which is empty if they are the same."""
     if "left_out" in step:
         return step["left_out"]
     recorded = results.unpack_sequence(step["sequence"])

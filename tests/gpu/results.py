@@ -1,9 +1,9 @@
-"""Writes what a phase of run.sh leaves: one JSON file, written anew after each of its steps.
+"""Writes what a phase of run.sh leaves: one JSON file, written again after each of its steps.
 
-A step has a verdict: `same` and `differs` of what was compared, `passed` of what did as it should,
-`failed` of programs that did not, `measured` of what has nothing to be compared with, `not checked`
-of what this machine cannot show. Sequences of events are kept in the step as base64 of their text
-in xz."""
+A step has a verdict: `same` and `differs` for what was compared, `passed` for what worked as it
+should, `failed` for programs that did not, `measured` for what has nothing to be compared with,
+`not checked` for what this machine cannot show. Sequences of events are kept in the step as base64
+of their text in xz."""
 
 import base64
 import hashlib
@@ -15,7 +15,7 @@ import threading
 
 SCHEMA = "shardlens.gpu_run/1"
 VERDICTS = ("same", "passed", "differs", "failed", "measured", "not checked")
-MOST_FILE_BYTES = 15 << 20  # what a lent machine gives back is limited, file by file
+MOST_FILE_BYTES = 15 << 20  # a lent machine limits the size of each file that it gives back
 
 
 class NotChecked(Exception):
@@ -53,7 +53,7 @@ def unpack_sequence(packed):
 
 
 def first_difference(on_gpu, on_null):
-    """One line; empty where the sequences are the same."""
+    """Returns one line, which is empty if the sequences are the same."""
     for index, (one, other) in enumerate(zip(on_gpu, on_null)):
         if one != other:
             return f"event {index} of {len(on_gpu)}: {one} on the GPU, {other} on the null device"
@@ -63,8 +63,8 @@ def first_difference(on_gpu, on_null):
 
 
 def events_of_export(path):
-    """The allocator's events in an export for PyTorch's memory viewer, a line each. When a block's
-    free was completed is left out: an export does not tell."""
+    """Returns the allocator's events in an export for PyTorch's memory viewer, a line each. An
+    export does not say when a block's free was completed, so this is left out."""
     entries = json.loads(pathlib.Path(path).read_text())["device_traces"][0]
     return [
         f"{entry['action']} {entry['size']}"
@@ -74,7 +74,7 @@ def events_of_export(path):
 
 
 def compared(on_gpu, on_null, **data):
-    """A step's result. The GPU's sequence is kept, and the null device's where it is another."""
+    """A step's result. The GPU's sequence is kept, and the null device's if it differs."""
     difference = first_difference(on_gpu, on_null)
     result = {
         "verdict": "differs" if difference else "same",
@@ -88,14 +88,14 @@ def compared(on_gpu, on_null, **data):
 
 
 def read(path):
-    """Raises ValueError with one line where it is no phase's file."""
+    """Raises ValueError with one line if it is not a phase's file."""
     path = pathlib.Path(path)
     try:
         phase = json.loads(path.read_text())
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ValueError(f"{path} cannot be read ({error}); run its phase again") from error
     if not isinstance(phase, dict) or phase.get("schema") != SCHEMA:
-        raise ValueError(f"{path} is no result of run.sh; give a folder of its own with --out")
+        raise ValueError(f"{path} is not a result of run.sh; give a folder of its own with --out")
     return phase
 
 
@@ -108,7 +108,7 @@ class PhaseFile:
         self.content = {"schema": SCHEMA, **head, "state": "unfinished", "steps": []}
 
     def adopt(self, steps):
-        """Steps of an earlier run that stand."""
+        """Keeps steps of an earlier run that are still valid."""
         self.content["steps"] = list(steps)
         self.save()
 

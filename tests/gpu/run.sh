@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Checks what only a GPU can show, in seven phases by value: facts, sequences, programs, prediction,
-# numerics, time, survival. It runs in a folder that tests/gpu/pack has made, or where Shardlens was
-# built, on a machine whose python3 has PyTorch.
+# numerics, time, survival. It runs in a folder that tests/gpu/pack has made, or in which Shardlens
+# was built, on a machine whose python3 has PyTorch.
 #
 #     tests/gpu/run.sh [--out DIR] [--copy DIR] [--few] [--limit S] [PHASE...]     see --help
 #
 # With SHARDLENS_GPU=null:h200 a null device stands for the machine's GPU: a rehearsal.
 set -euo pipefail
 command -v python3 >/dev/null || {
-  echo "run.sh: python3 is missing, which must have PyTorch; put its folder into PATH" >&2
+  echo "run.sh: python3 with PyTorch is missing; put its folder into PATH" >&2
   exit 2
 }
 exec python3 "$(dirname "$0")/driver.py" "$@"

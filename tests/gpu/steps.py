@@ -1,5 +1,4 @@
-"""Holds what the phases share: what a step is, runs of our own programs, and what recordings
-say."""
+"""Shared by the phases: what a step is, runs of our own programs, and what recordings say."""
 
 import dataclasses
 import json
@@ -14,7 +13,7 @@ SHARDLENS = machines.BIN / "shardlens"
 @dataclasses.dataclass(frozen=True)
 class Step:
     """`function` takes a folder of its own, and returns a dict with at least `verdict` and `said`.
-    Steps of more than one lane run beside each other, so many at a time."""
+    Steps with `lanes` above 1 run beside each other, that many at a time."""
 
     name: str
     function: Callable
@@ -42,7 +41,7 @@ def export_command(run, rank, path):
 
 
 def train(machine, folder, device, *flags, **how):
-    """result.json of a run of ours into folder/DEVICE, on synthetic data. Raises Failed."""
+    """Runs ours into folder/DEVICE, on synthetic data, and returns result.json. Raises Failed."""
     name = device.partition(":")[0]
     start = machine.on_gpu if device == "cuda" else machine.on_null
     start(train_command(folder, name, device, *flags), **how)
@@ -56,14 +55,14 @@ def report(machine, run):
 
 
 def events(machine, run, rank, folder):
-    """The allocator's events in a recording, a line each."""
+    """Returns the allocator's events in a recording, a line each."""
     path = folder / "events.json"
     machine.on_null(export_command(run, rank, path))
     return events_of_export(path)
 
 
 def only(rows):
-    """The one row that a program of ours printed."""
+    """Returns the one row that one of our programs printed."""
     if len(rows) != 1:
         raise Failed(f"{len(rows)} lines of JSON, not one")
     return rows[0]

@@ -1,5 +1,5 @@
-"""summary.md of what run.sh has found: every difference and every failure by name, then what was
-not checked, then the phases' figures."""
+"""Writes summary.md from what run.sh has found: every difference and every failure by name, then
+what was not checked, then the phases' figures."""
 
 from results import VERDICTS
 
@@ -8,8 +8,8 @@ LONG = 2000  # characters of what one step says
 
 
 def line_of(text):
-    """Makes one line of a text, for a table or a list, without what Markdown would take for its
-    own."""
+    """Makes one line of a text, for a table or a list, and escapes what Markdown would
+    interpret."""
     return " ".join(str(text).split()).replace("|", "\\|").replace("<", "&lt;")[:LONG]
 
 
@@ -18,7 +18,7 @@ def count(phase, *verdicts):
 
 
 def not_reached(phase):
-    """A phase that was ended could not say so itself."""
+    """Lists the steps that a phase did not reach; one that was killed could not say so itself."""
     done = {step["name"] for step in phase["steps"]}
     return [name for name in phase["planned"] if name not in done]
 
@@ -55,7 +55,7 @@ def table(phases, endings, names):
 
 
 def listed(title, phases, choose):
-    """Empty where nothing is to be listed."""
+    """Returns the list with its title, or nothing if it is empty."""
     lines = [
         f"- {name}, {step['name']}: {line_of(step['said'])}"
         for name, phase in phases.items()

@@ -1,5 +1,5 @@
-// The families beside vision transformers: what their parameters are called, counted against what
-// is published, and what their JSON files may say.
+// Tests the families other than vision transformers: the names of their parameters, counts against
+// published ones, and what their JSON files may say.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -52,7 +52,7 @@ Shapes shapes_of(const ModelSpec& spec) {
   return shapes;
 }
 
-/// Names of a unit's parameters, and of the groups that they are in.
+/// Names of a unit's parameters and of their groups.
 std::string unit_text(const ModelSpec& spec, size_t unit) {
   std::string text = spec.units.at(unit).name + ":";
   for (const int index : spec.units[unit].parameters) {
@@ -96,7 +96,7 @@ TEST_CASE("a llama has Hugging Face's names and shapes in its order") {
   CHECK(unit_text(spec, 3) == "head: model.norm.weight@head lm_head.weight@head");
 }
 
-TEST_CASE("a tied head uses the embedding's matrix and is of its group") {
+TEST_CASE("a tied head uses the embedding's matrix and belongs to its group") {
   const ModelSpec spec = spec_of(with_replaced(kLlama, "100}", "100, \"tied\": true}"));
   CHECK(spec.parameters.size() == 11);
   CHECK(unit_text(spec, 3) == "head: model.norm.weight@embed model.embed_tokens.weight@embed");

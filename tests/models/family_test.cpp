@@ -1,5 +1,5 @@
-// Every family against PyTorch: start weights, loss and gradients as
-// tests/reference/family_steps.py recorded them, and sharded training against one rank.
+// Compares every family with PyTorch: start weights, loss and gradients as
+// tests/reference/family_steps.py recorded them, and sharded training with one rank.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
@@ -59,7 +59,7 @@ models::Batch recorded_batch(const models::ModelSpec& spec) {
   return batch;
 }
 
-/// One training step of fsdp or single on one rank; gradients as its optimizer steps meet them.
+/// One training step of fsdp or single on one rank; gradients as the optimizer sees them.
 struct Step {
   double loss = 0;
   std::vector<at::Tensor> gradients;  // by parameter, flat
@@ -89,7 +89,7 @@ Step step_of(const models::ModelSpec& spec, const planner::Strategy& strategy) {
   return step;
 }
 
-/// Norm, and dot product with cos(0), cos(1), ...
+/// Norm, and dot products with cos(0), cos(1), ...
 std::pair<double, double> projections(const at::Tensor& gradient) {
   const at::Tensor values = gradient.to(at::kDouble).reshape({-1});
   const at::Tensor waves = at::arange(values.numel(), at::kDouble).cos();

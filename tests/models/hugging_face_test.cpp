@@ -1,4 +1,4 @@
-// Models as Hugging Face's transformers describe them.
+// Reads models as Hugging Face's transformers describe them.
 #include "models/hugging_face.h"
 #include "models/families.h"
 
@@ -108,7 +108,7 @@ TEST_CASE("Mistral 7B is a Llama as long as its window holds the sample", "[hugg
   CHECK_THAT(refusal_of(silent, 8192), ContainsSubstring("sliding window of 4096"));
 }
 
-TEST_CASE("what Hugging Face leaves out is taken as transformers takes it", "[hugging_face]") {
+TEST_CASE("keys that Hugging Face leaves out have the defaults of transformers", "[hugging_face]") {
   json few = llama_8b();
   for (const char* key : {"num_key_value_heads", "rope_scaling", "rope_theta"}) few.erase(key);
   const ModelSpec spec = spec_of(few);
@@ -123,7 +123,7 @@ TEST_CASE("what Hugging Face leaves out is taken as transformers takes it", "[hu
   CHECK(spec_of(recent).as<models::LlamaSizes>().rope_theta == 1000000);
 }
 
-TEST_CASE("what differs from our Llama is refused by name", "[hugging_face]") {
+TEST_CASE("settings that differ from our Llama are refused by name", "[hugging_face]") {
   const std::vector<std::pair<const char*, json>> differences = {
       {"architectures", json::array({"MixtralForCausalLM"})},
       {"model_type", "qwen2"},
@@ -167,7 +167,7 @@ TEST_CASE("every key of Hugging Face that is read, expected or ignored is known 
     CAPTURE(key);
     CHECK(std::find(keys.begin(), keys.end(), key) != keys.end());
   }
-  // Of the keys that say nothing, any value does.
+  // Keys that are ignored take any value.
   const ModelSpec spec = spec_of(object);
   for (const std::string& key : keys) {
     const bool is_told_to_say_nothing =
@@ -179,7 +179,7 @@ TEST_CASE("every key of Hugging Face that is read, expected or ignored is known 
   }
 }
 
-TEST_CASE("how a Hugging Face file was read is told line by line", "[hugging_face]") {
+TEST_CASE("how a Hugging Face file was read is reported line by line", "[hugging_face]") {
   const tests::TemporaryFolder folder;
   tests::write_file(folder.file("config.json"), llama_8b().dump());
   std::string text;

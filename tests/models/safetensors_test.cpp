@@ -55,7 +55,7 @@ std::string refusal_of(const std::string& path) {
 }
 
 // Touches every byte, so that a range outside the file shows under the address sanitizer, and
-// holds the promise of the header: ranges of the right size that fill the data.
+// checks what the header promises: ranges of the right size that fill the data.
 void check_consistent(const SafetensorsFile& file, size_t file_size) {
   size_t total_bytes = 0;
   unsigned sum = 0;
@@ -204,7 +204,7 @@ TEST_CASE("tensors that the format cannot hold are not written") {
   CHECK_FALSE(std::filesystem::exists(path));
 }
 
-TEST_CASE("a path that is no file is wrong use, not damage") {
+TEST_CASE("a path that is not a file is wrong use, not damage") {
   const tests::TemporaryFolder folder;
   CHECK_THROWS_AS(SafetensorsFile(folder.file("none")), std::invalid_argument);
   CHECK_THROWS_AS(SafetensorsFile(folder.path()), std::invalid_argument);
@@ -304,7 +304,7 @@ TEST_CASE("random byte flips are refused or give consistent tensors") {
 }
 
 }  // namespace
-TEST_CASE("a file may be written in pieces where its layout says") {
+TEST_CASE("a file may be written in pieces at the places of its layout") {
   const std::vector<uint16_t> halves(5, 7);
   const std::vector<float> floats = {1, 2, 3, 4, 5, 6};
   const std::vector<SafetensorsTensor> tensors = {

@@ -204,7 +204,7 @@ TEST_CASE("a JSON file gives a model of its sizes") {
 struct BadModel {
   std::string replaced;
   std::string by;
-  std::string named;  // what the one line has to name
+  std::string named;  // what the error has to name
 };
 
 TEST_CASE("a wrong JSON file is refused in one line with the key and the file") {

@@ -21,7 +21,7 @@ const models::ModelSpec& small() {
   return spec;
 }
 
-/// One of each parameter, full of its number.
+/// One tensor for each parameter, filled with its number.
 struct Weights {
   Weights() {
     for (const models::ParameterSpec& parameter : small().parameters) {
@@ -59,7 +59,7 @@ TEST_CASE("weights are found by parameter, whatever the order and number of file
   }
 }
 
-TEST_CASE("weights that two files of a folder have are refused") {
+TEST_CASE("weights that two files of a folder contain are refused") {
   const tests::TemporaryFolder folder;
   const Weights weights;
   models::write_safetensors(folder.file("model-1.safetensors"), weights.tensors);

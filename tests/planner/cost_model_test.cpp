@@ -92,7 +92,7 @@ TEST_CASE("a collective takes what its busiest link carries", "[planner][cost]")
   CHECK(collective_seconds(ActionKind::all_reduce, 8, 1, Channel::none) == 0);
 }
 
-TEST_CASE("an action begins after its stream and what it waits for", "[planner][cost]") {
+TEST_CASE("an action begins after its stream and the actions it waits for", "[planner][cost]") {
   for (const char* strategy : {"ddp", "fsdp"}) {
     const std::vector<std::string> flags = {"--model",    "vit-b16", "--world",  "8",
                                             "--strategy", strategy,  "--device", "null:h200"};

@@ -39,7 +39,7 @@ int communicators(const std::vector<std::string>& flags) {
   return communicators_of(run.train, run.asked.communicators);
 }
 
-/// A run of two communicators on a GPU, of which everybody's memory is known.
+/// A run of two communicators on a GPU, whose memory is known in full.
 void write_recording(const std::string& path, bool has_counters) {
   const PreparedRun run = run_of({"--world", "8"});
   profiler::Writer writer(path, {.world_size = 8,
@@ -90,15 +90,15 @@ TEST_CASE("NCCL takes channels, not ranks", "[planner][outside]") {
   CHECK(profiler::published_nccl_bytes(find_gpu("h200"), 8, 8) == (288 + 256) * kMiB);
   CHECK(profiler::published_nccl_bytes(find_gpu("h200"), 2, 2) == (288 + 64) * kMiB);
   CHECK(profiler::published_nccl_bytes(find_gpu("l4"), 8, 8) == 96 * kMiB);
-  // Three of 24 channels leave the node at each of 8 GPUs, which have 8 MiB more to send; all of 8
-  // channels where a rank is alone on its node.
+  // Three of 24 channels leave the node at each of 8 GPUs, which send 8 MiB more; if a rank is
+  // alone on its node, all of 8 channels do.
   CHECK(profiler::published_nccl_bytes(find_gpu("h200"), 16, 8) == (288 + 256 + 24) * kMiB);
   CHECK(profiler::published_nccl_bytes(find_gpu("h200"), 512, 8) ==
         profiler::published_nccl_bytes(find_gpu("h200"), 16, 8));
   CHECK(profiler::published_nccl_bytes(find_gpu("h200"), 64, 1) == (96 + 64) * kMiB);
 }
 
-TEST_CASE("more ranks never take less of NCCL", "[planner][outside]") {
+TEST_CASE("more ranks never take less NCCL memory", "[planner][outside]") {
   for (const char* const name : {"l4", "a100-80", "h100", "h200", "b200"}) {
     for (const int gpus_a_node : {1, 2, 4, 8}) {
       int64_t before = 0;
@@ -113,7 +113,7 @@ TEST_CASE("more ranks never take less of NCCL", "[planner][outside]") {
   }
 }
 
-TEST_CASE("ranks of a communicator that lie far apart share no node", "[planner][outside]") {
+TEST_CASE("ranks of a communicator that are far apart share no node", "[planner][outside]") {
   // Shards within a node have two communicators, replicas of them one of two ranks, 8 apart.
   const auto nccl_mib = [](const std::vector<std::string>& flags) {
     const PreparedRun run = run_of(flags);
@@ -134,7 +134,7 @@ TEST_CASE("a recorded run says what is outside", "[planner][outside]") {
   const Calibration calibration = read_calibration(path);
   CHECK(calibration.context_bytes == 500 * kMiB);
   CHECK(calibration.nccl_bytes_a_communicator == 320 * kMiB);
-  CHECK(calibration.modules_bytes == 70 * kMiB);  // cuBLAS's own, and what nobody asked for
+  CHECK(calibration.modules_bytes == 70 * kMiB);  // cuBLAS's own, and memory without an owner
   const PreparedRun run = run_of({"--world", "4", "--strategy", "ddp"});
   const OutsideMemory outside = outside_memory(find_gpu("h200"), run.train, 2, &calibration);
   CHECK(outside.total_bytes() == (500 + 70 + 320) * kMiB);
@@ -147,7 +147,7 @@ TEST_CASE("a recorded run says what is outside", "[planner][outside]") {
                        std::invalid_argument, MessageMatches(ContainsSubstring("recorded on")));
 }
 
-TEST_CASE("a calibration is refused where it says nothing", "[planner][outside]") {
+TEST_CASE("a calibration that says nothing is refused", "[planner][outside]") {
   const tests::TemporaryFolder folder;
   write_recording(folder.file("cpu.slp"), false);
   CHECK_THROWS_MATCHES(read_calibration(folder.file("cpu.slp")), std::invalid_argument,

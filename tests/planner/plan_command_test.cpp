@@ -150,7 +150,7 @@ TEST_CASE("a search leaves configurations that train reads", "[planner][plan]") 
   CHECK(command({"--gpu", "h200", "--search", "--budget", "1MiB", "--world", "2"}).exit_code == 3);
 }
 
-TEST_CASE("a plan of a GPU's largest batch names it", "[planner][plan]") {
+TEST_CASE("a plan for a GPU's largest batch names it", "[planner][plan]") {
   const json plan = json_of({"--device", "null:l4", "--capacity", "1GiB", "--solve", "batch"});
   CHECK(plan["solve"]["what"] == "batch");
   CHECK(plan["solve"]["value"] == plan["config"]["batch"]);
@@ -206,7 +206,7 @@ TEST_CASE("PyTorch's own settings of its allocator count", "[planner][plan]") {
   CHECK(expandable["peak"]["reserved_bytes"] < plain["peak"]["reserved_bytes"]);
 }
 
-/// PATH, while it lives: a folder with a python that says that it has this PyTorch.
+/// PATH, while it lives: a folder with a python that claims to have this PyTorch.
 class PythonOnPath {
  public:
   explicit PythonOnPath(const std::string& version) : before_(std::getenv("PATH")) {
@@ -222,7 +222,7 @@ class PythonOnPath {
   std::string before_;
 };
 
-TEST_CASE("a plan is of the PyTorch that is asked for, or of the python's on PATH",
+TEST_CASE("a plan is for the requested PyTorch, or for that of the python on PATH",
           "[planner][plan][engine]") {
   const Flags ours = {"--gpu", "h200", "--model", "vit-tutorial", "--world", "8", "--json"};
   const auto planned = [&](const Flags& more) {
@@ -253,7 +253,7 @@ TEST_CASE("a plan is of the PyTorch that is asked for, or of the python's on PAT
   CHECK_THROWS_AS(command({"--gpu", "h200", "--torch", "2.16"}), std::invalid_argument);
 }
 
-TEST_CASE("a plan can be of a Python program with FSDP2", "[planner][plan][engine]") {
+TEST_CASE("a plan can be for a Python program with FSDP2", "[planner][plan][engine]") {
   Flags flags = {"--gpu",         "h200", "--model",  "vit-l16",       "--world", "8",
                  "--param-dtype", "bf16", "--engine", "pytorch-fsdp2", "--json"};
   const json python = json::parse(command(flags).out);
@@ -265,7 +265,7 @@ TEST_CASE("a plan can be of a Python program with FSDP2", "[planner][plan][engin
   flags.insert(flags.end(), {"--capacity", fused["least_capacity_bytes"]["any"].dump() + "B"});
   CHECK(json::parse(command(flags).out)["verdict"] != "does_not_fit");
 
-  // It counts for every answer: the smallest GPU is one for that program.
+  // It counts for every answer: the smallest GPU is one that fits that program.
   const Flags small = {"--model", "vit-l16", "--world", "8", "--batch", "96", "--json"};
   const auto solved = [&](const Flags& more) {
     Flags all = small;
@@ -288,7 +288,7 @@ TEST_CASE("a plan can be of a Python program with FSDP2", "[planner][plan][engin
   refused({"--engine", "pytorch-fsdp2", "--strategy", "ddp"});
 }
 
-TEST_CASE("a plan of a Python program says whose it is", "[planner][plan][engine]") {
+TEST_CASE("a plan for a Python program says so", "[planner][plan][engine]") {
   const Flags flags = {"--gpu",         "h200", "--model", "llama-1b", "--world",  "8",
                        "--param-dtype", "bf16", "--batch", "1",        "--engine", "pytorch-fsdp2"};
   const auto habit = [&](const Flags& more, const char* what) {
@@ -319,7 +319,7 @@ TEST_CASE("a plan of a Python program says whose it is", "[planner][plan][engine
   CHECK(ours["doubt"].is_null());
 }
 
-TEST_CASE("a plan of a Python program is in doubt near the limit", "[planner][plan][engine]") {
+TEST_CASE("a plan for a Python program is in doubt near the limit", "[planner][plan][engine]") {
   const Flags flags = {"--device", "null:h200",     "--model",     "llama-1b", "--world",
                        "8",        "--param-dtype", "bf16",        "--batch",  "1",
                        "--engine", "pytorch-fsdp2", "--clip-norm", "1"};
@@ -333,7 +333,7 @@ TEST_CASE("a plan of a Python program is in doubt near the limit", "[planner][pl
   const json least = planned({"--pytorch", base["doubt"]["least"]["pytorch"].get<std::string>()});
   CHECK(least["peak"]["device_bytes"] == base["doubt"]["least"]["device_bytes"]);
 
-  // The plan says that it fits, and that the other program might not; as it does not.
+  // The plan says that it fits but that the other program might not; it does not.
   const Flags tight = {"--capacity", std::to_string(fits)};
   CHECK(planned(tight)["verdict"] == "fits");
   CHECK(planned(tight)["doubt"]["verdict_may_differ"] == true);
@@ -341,7 +341,7 @@ TEST_CASE("a plan of a Python program is in doubt near the limit", "[planner][pl
   const Flags other = {"--pytorch", "logits=fp32,keep-logits,norm=fp32"};
   CHECK(planned(joined(tight, other))["verdict"] != "fits");
 
-  // So does one that it says not to fit.
+  // The same holds for one that is said not to fit.
   const Flags less = {"--capacity", std::to_string(fits * 9 / 10)};
   CHECK(planned(less)["verdict"] != "fits");
   CHECK(planned(less)["doubt"]["verdict_may_differ"] == true);
@@ -359,7 +359,7 @@ TEST_CASE("outputs that cannot be written are refused before the work", "[planne
   refused({"--timeline", folder.path()}, "is a folder");
   refused({"--timeline", "/dev/full"}, "is not a regular file");
   refused({"--search", "--config-out", "/dev/null/out"}, "cannot be made");
-  // A plan that cannot be made leaves no file, and an older one as it was.
+  // A plan that cannot be made leaves no file, and keeps an older one unchanged.
   const std::string path = folder.file("plan.slp");
   CHECK_FALSE(refusal({"--device", "null:h200", "--batch", "0", "--timeline", path}).empty());
   CHECK(std::filesystem::is_empty(folder.path()));

@@ -160,7 +160,7 @@ TEST_CASE("every strategy can be planned, on a GPU and on the CPU", "[planner][p
   }
 }
 
-TEST_CASE("the verdict turns where the plan says", "[planner][plan]") {
+TEST_CASE("the verdict changes where the plan says", "[planner][plan]") {
   const auto seed = Catch::getSeed();
   CAPTURE(seed);
   std::mt19937_64 engine(seed);
@@ -183,7 +183,7 @@ TEST_CASE("the verdict turns where the plan says", "[planner][plan]") {
     CHECK(verdict_at(config, any + kPage) != Verdict::does_not_fit);
     slow_zones += any < fast;
   }
-  CHECK(slow_zones > 0);  // else nothing of retries has been seen
+  CHECK(slow_zones > 0);  // else no retries were tested
 }
 
 TEST_CASE("a replay with a capacity is the simulation with it", "[planner][plan]") {
@@ -246,7 +246,7 @@ TEST_CASE("a GPU has less room than its null device", "[planner][plan]") {
   CHECK(calibrated.outside.total_bytes() == (1 + 2 + 2 * 3) << 20);
 }
 
-TEST_CASE("expandable segments take no more pages than are used", "[planner][plan]") {
+TEST_CASE("expandable segments take only pages that are used", "[planner][plan]") {
   PlanOptions options;
   const Config config = config_of({"--model", "vit-b16", "--batch", "32"});
   const Plan plain = make_plan(config, options);
@@ -256,7 +256,7 @@ TEST_CASE("expandable segments take no more pages than are used", "[planner][pla
   CHECK(expandable.peak.reserved_bytes <= plain.peak.reserved_bytes);
 }
 
-TEST_CASE("what is solved fits, and one more does not", "[planner][plan]") {
+TEST_CASE("a solved size fits, and one more does not", "[planner][plan]") {
   Config config = config_of({"--model", "vit-b16", "--capacity", "6GiB"});
   const Plan solved = solve("batch", config, {});
   REQUIRE(solved.solution);
@@ -290,7 +290,7 @@ TEST_CASE("what is solved fits, and one more does not", "[planner][plan]") {
   }
 }
 
-TEST_CASE("where nothing fits the nearest is planned", "[planner][plan]") {
+TEST_CASE("if nothing fits, the nearest is planned", "[planner][plan]") {
   const Plan none = solve("batch", config_of({"--model", "vit-l16", "--capacity", "1GiB"}), {});
   CHECK(none.solution->value.empty());
   CHECK(none.config.batch == 1);
@@ -299,7 +299,7 @@ TEST_CASE("where nothing fits the nearest is planned", "[planner][plan]") {
   CHECK_THROWS_AS(solve("world", config_of({"--strategy", "single"}), {}), std::invalid_argument);
 }
 
-TEST_CASE("a search shows what nothing fits better than", "[planner][plan]") {
+TEST_CASE("a search shows configurations that no other beats", "[planner][plan]") {
   const Config config = config_of({"--world", "4", "--batch", "64", "--data", "synthetic"});
   const std::vector<std::string> given = {"offload", "param-dtype"};
   const SearchResult result = search_strategies(config, given, {}, 60 << 20);

@@ -15,7 +15,8 @@ TEST_CASE("an address map answers as a map of the standard library") {
   int64_t right = 0;
   constexpr int kSteps = 200'000;
   for (int i = 0; i < kSteps; ++i) {
-    // Few addresses, of block starts and of no pattern, 0 among them: hits, misses and collisions.
+    // Few addresses, both starts of blocks and random ones, 0 among them: hits, misses and
+    // collisions.
     const uint64_t address = engine() % 2 == 0 ? engine() % 3000 * 512 : (engine() % 900) << 52;
     if (engine() % 2 == 0) {
       map.insert(address, static_cast<uint32_t>(i));

@@ -1,4 +1,4 @@
-// Trees of what is alive, against sums over all blocks.
+// Compares trees of live memory with sums over all blocks.
 
 #include "profiler/report/alive_tree.h"
 
@@ -29,7 +29,7 @@ namespace {
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::MessageMatches;
 
-/// Two modules' calls of one script, an operator in each, and a block of autograd's.
+/// Two modules' calls in one script, an operator in each, and a block of autograd.
 Profile scripted() {
   Profile profile;
   profile.strings = {"",
@@ -134,7 +134,7 @@ TEST_CASE("a tree has the bytes of all blocks below each of its nodes") {
   }
 }
 
-TEST_CASE("what is alive at the peak, the end and at any time is what no free has ended") {
+TEST_CASE("memory alive at the peak, the end or any time is what was not freed before") {
   for (const bool expandable : {false, true}) {
     const uint64_t seed = Catch::getSeed();
     CAPTURE(seed, expandable);
@@ -192,7 +192,7 @@ TEST_CASE("a tree by stack, from either end, by module and by category") {
         std::map<std::string, int64_t>{{"activation", 450}, {"gradient", 40}, {"other", 10}});
 }
 
-TEST_CASE("a shifted and moved script has the same places in a comparison") {
+TEST_CASE("a script that was shifted and moved has the same places in a comparison") {
   Profile shifted = scripted();
   shifted.strings[1] = "/elsewhere/llama.py";
   for (StackFrame& frame : shifted.stacks.frames) frame.line += frame.file == 1 ? 5 : 0;

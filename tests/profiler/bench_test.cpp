@@ -1,4 +1,4 @@
-// What recording and reading cost. Figures are printed; only gross faults fail.
+// Measures what recording and reading cost. Figures are printed; only gross faults fail.
 
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -82,7 +82,7 @@ TEST_CASE("ten million events are read in seconds and in little memory", "[long]
   CHECK(static_cast<int64_t>(profile.events.size()) == written);
 }
 
-TEST_CASE("what an append costs", "[.bench]") {
+TEST_CASE("measure the cost of an append", "[.bench]") {
   const tests::TemporaryFolder folder;
   std::vector<Event> events = tests::synthetic_profile({.steps = 400}).events;
   for (const bool map : {true, false}) {
@@ -106,7 +106,7 @@ TEST_CASE("what an append costs", "[.bench]") {
   CHECK(writer.counts().lost == 0);
 }
 
-TEST_CASE("what sealing costs", "[.bench]") {
+TEST_CASE("measure the cost of sealing", "[.bench]") {
   const tests::TemporaryFolder folder;
   const Profile profile = tests::synthetic_profile({.steps = 400});
   const auto start = Clock::now();

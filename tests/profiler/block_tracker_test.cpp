@@ -58,7 +58,7 @@ void follow_model(uint64_t seed, bool expandable) {
   CHECK(right == kSteps);
 }
 
-/// A new tracker that begins with what `tracker` knows.
+/// A new tracker that begins with the state of `tracker`.
 BlockTracker restored(const BlockTracker& tracker, const std::map<uint64_t, int64_t>& asked) {
   BlockTracker copy;
   for (const Event& event : tracker.snapshot(1)) copy.take(event);
@@ -118,7 +118,7 @@ TEST_CASE("blocks stay balanced whatever the events are") {
   }
 }
 
-TEST_CASE("what is allocated outside all segments is counted as such") {
+TEST_CASE("memory allocated outside all segments is counted as such") {
   BlockTracker tracker;
   CHECK(tracker.take({.address = 4096, .value = 700, .kind = EventKind::alloc}) == 1024);
   CHECK(tracker.totals().unplaced == 1024);
@@ -154,7 +154,7 @@ TEST_CASE("a tracker that begins late goes on like one that saw everything") {
   }
 }
 
-TEST_CASE("a block that other streams still use is nobody's until it is released") {
+TEST_CASE("a block that other streams still use is not free until it is released") {
   constexpr uint64_t kBase = uint64_t{1} << 40;
   BlockTracker tracker;
   tracker.take({.address = kBase, .value = 20 * kMiB, .space = Space::segment});
@@ -172,7 +172,7 @@ TEST_CASE("a block that other streams still use is nobody's until it is released
                        .reserved = 20 * kMiB};
   };
   tell(EventKind::free, 8);
-  tell(EventKind::free, 4);  // merges with what follows, and is cut out again
+  tell(EventKind::free, 4);  // merges with the next block, and is cut out again
   tell(EventKind::hold, 4);
   CHECK(tracker.totals() == held_totals(1, 1));
   CHECK(tracker.largest_free_bytes() == 12 * kMiB);

@@ -1,4 +1,4 @@
-// A run in one file, unpacked by the system's own tar.
+// Puts a run into one file and unpacks it with the system's own tar.
 #include "profiler/commands/bundle.h"
 
 #include <catch2/catch_get_random_seed.hpp>
@@ -50,7 +50,7 @@ Contents read_all(const fs::path& folder) {
 
 }  // namespace
 
-TEST_CASE("a bundle holds a run but its checkpoints, byte for byte", "[bundle]") {
+TEST_CASE("a bundle holds a run without its checkpoints, byte for byte", "[bundle]") {
   const auto seed = Catch::getSeed();
   CAPTURE(seed);
   std::mt19937 random(seed);
@@ -83,7 +83,7 @@ TEST_CASE("a bundle holds a run but its checkpoints, byte for byte", "[bundle]")
   CHECK(read_all(folder.file("home/run 7")) == kept);
 }
 
-TEST_CASE("a bundle replaces nothing, and leaves nothing where it fails", "[bundle]") {
+TEST_CASE("a bundle replaces nothing, and leaves nothing if it fails", "[bundle]") {
   const tests::TemporaryFolder folder;
   write_all(folder.file("run"), {{"config.json", "{}"}, {"logs/rank0.log", "joined"}});
   const std::string file = folder.file("home.tar.zst");
@@ -136,7 +136,7 @@ TEST_CASE("a bundle follows no link out of the run, and names what it leaves out
   CHECK(names.out.find("\n/") == std::string::npos);
 }
 
-TEST_CASE("a bundle of a run whose folder of logs is a link has none of it", "[bundle]") {
+TEST_CASE("a bundle omits a folder of logs that is a link", "[bundle]") {
   const tests::TemporaryFolder folder;
   write_all(folder.file("secrets"), {{"key", "private"}});
   write_all(folder.file("run"), {{"config.json", "{}"}});

@@ -40,7 +40,7 @@ TEST_CASE("crc32c is the one of RFC 3720") {
   CHECK(crc_of_text(std::string(32, '\xFF')) == 0x62A8AB43);
 }
 
-TEST_CASE("checksums of two runs of bytes make that of both") {
+TEST_CASE("the checksums of two parts combine to that of both") {
   std::string text(3000, '\0');
   for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * i % 251);
   const auto bytes = std::as_bytes(std::span(text));
@@ -103,7 +103,7 @@ TEST_CASE("events of a kind or space of a later version are left out") {
     CHECK(decoder.decode(changed, 3, decoded) == 1);
     CHECK(decoded == std::vector<Event>{events[0], events[2]});
   }
-  bytes[classes + 2] = std::byte{200};  // a category
+  bytes[classes + 2] = std::byte{200};  // the category
   std::vector<Event> decoded;
   CHECK(EventDecoder().decode(bytes, 3, decoded) == 0);
   REQUIRE(decoded.size() == 3);
@@ -114,7 +114,7 @@ TEST_CASE("the processor's instruction and the tables give one checksum") {
   const Crc32cUpdate instruction = find_crc32c_instruction();
   if (instruction == nullptr) SKIP("this processor has no instruction for it");
   std::mt19937_64 engine(7);
-  std::vector<std::byte> bytes(100'000);  // it takes 24 KiB at once
+  std::vector<std::byte> bytes(100'000);  // the instruction takes 24 KiB at once
   for (std::byte& byte : bytes) byte = static_cast<std::byte>(engine());
   for (size_t begin = 0; begin < 9; ++begin) {
     for (size_t size = 0; begin + size < bytes.size(); size += 1 + size / 8) {
@@ -128,7 +128,7 @@ TEST_CASE("the processor's instruction and the tables give one checksum") {
   }
 }
 
-TEST_CASE("columns that hold anything are decoded or refused") {
+TEST_CASE("columns of arbitrary bytes are decoded or refused") {
   const uint32_t seed = Catch::getSeed();
   CAPTURE(seed);
   std::mt19937_64 engine(seed);

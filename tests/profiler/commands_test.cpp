@@ -19,7 +19,7 @@ using Catch::Matchers::MessageMatches;
 
 namespace {
 
-/// Files whose content is the MiB of their activations; the rank is in the name.
+/// Files whose content is the MiB of their activations; the name has the rank.
 RankReport analyse_small(const std::string& path) {
   const std::string content = tests::read_file(path);
   if (content.empty()) throw std::runtime_error(path + ": cut off at offset 0");
@@ -90,7 +90,7 @@ TEST_CASE("one unreadable recording of a run is a line, and the exit code is 1")
   CHECK_THROWS_AS(command({"report", run.file(1)}), std::runtime_error);
 }
 
-TEST_CASE("diff fails above the limit only") {
+TEST_CASE("diff fails only above the limit") {
   const Run a({"3", "3"});
   const Run b({"3", "5"});
   CHECK(command({"diff", a.path(), b.path()}).exit_code == 0);
@@ -106,7 +106,7 @@ TEST_CASE("diff fails above the limit only") {
         "shardlens.profile_diff/2");
 }
 
-TEST_CASE("check lists the blocks and fails where one is damaged") {
+TEST_CASE("check lists the blocks and fails if one is damaged") {
   const Run run({"3", ""});
   const CommandOutcome whole = command({"check", run.file(0)});
   CHECK(whole.exit_code == 0);
@@ -134,7 +134,7 @@ TEST_CASE("wrong usage of profile is refused in a line that says how to fix it")
   CHECK(command({"diff", "--help"}).exit_code == 0);
 }
 
-TEST_CASE("a run is put into one file that is not replaced") {
+TEST_CASE("a run is put into one file, which is never replaced") {
   const Run run({"1", "2"});
   const tests::TemporaryFolder home;
   const CommandOutcome made = command({"bundle", run.path(), "-o", home.file("b")});

@@ -1,4 +1,5 @@
-// Recordings cut off or changed anywhere: read or refused, never a crash, a hang or a wrong event.
+// Recordings cut off or changed anywhere are read or refused, without a crash, a hang or a wrong
+// event.
 
 #include <fmt/format.h>
 
@@ -28,7 +29,7 @@ Profile small_profile() {
   return tests::synthetic_profile({.steps = 2, .layers = 1, .evaluate_every = 0});
 }
 
-/// Refused with a reason, or as many events as are there, with a reason if they are not all. A
+/// The file is refused with a reason, or gives its events, with a reason if some are missing. A
 /// damaged file must not pass for a whole one.
 void read_damaged(const std::string& path, const Profile& whole, Outcome& outcome) {
   try {
@@ -46,8 +47,8 @@ void read_damaged(const std::string& path, const Profile& whole, Outcome& outcom
   }
 }
 
-/// Leaves a recording of so many events as kill -9 does, and reads it once for every place in its
-/// file of open blocks from which 512 bytes are zero: a sector that a disk has lost, for one.
+/// Leaves a recording of `count` events as kill -9 does, and reads it once for every place in its
+/// file of open blocks from which 512 bytes are zero, as when a disk has lost a sector.
 void read_with_zeros(int64_t events) {
   const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp"), live = folder.file("live.slp");
@@ -86,7 +87,7 @@ bool is_prefix(const std::vector<Event>& part, const std::vector<Event>& whole) 
 
 }  // namespace
 
-TEST_CASE("a file cut off anywhere gives a prefix of its events") {
+TEST_CASE("a file cut off anywhere gives its first events") {
   const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
   const Profile profile = small_profile();
@@ -144,7 +145,7 @@ TEST_CASE("flipped bits in the file of open blocks never crash a reader") {
   for (int64_t i = 0; i < 100; ++i) writer.append(tests::numbered_event(i));
   std::filesystem::copy_file(live, path);
   const std::string sound = tests::read_file(live + ".open");
-  // Where its preamble, strings and blocks lie: the rest is empty space.
+  // The range of its preamble, strings and blocks: the rest is empty space.
   const size_t places[] = {0, 4096, 4096 + (1 << 20), 4096 + (2 << 20)};
   for (int round = 0; round < 2'000; ++round) {
     std::string bytes = sound;
@@ -160,11 +161,11 @@ TEST_CASE("flipped bits in the file of open blocks never crash a reader") {
 }
 
 TEST_CASE("512 zeros anywhere in the file of open blocks never pass unseen") {
-  // The last block has 1 event; the 11 that a sector holds beside its head; one more; 40.
+  // The last block has 1 event; the 11 that fit a sector beside its header; one more; 40.
   for (const int64_t events : {61, 71, 72, 100}) read_with_zeros(events);
 }
 
-TEST_CASE("parts of a file in any order, twice or mixed with others are survived") {
+TEST_CASE("parts of a file in any order, repeated or mixed with others never crash a reader") {
   const uint32_t seed = Catch::getSeed();
   CAPTURE(seed);
   std::mt19937_64 engine(seed);

@@ -26,7 +26,7 @@ RankReport small_report(int32_t rank = 0, int64_t activation_bytes = 3 * kMiB) {
 
 }  // namespace
 
-TEST_CASE("a diff tells what grew, where and by how much") {
+TEST_CASE("a diff says what grew, where and by how much") {
   const RunDiff diff = diff_runs({small_report()}, {small_report(0, 5 * kMiB)});
   CHECK(diff_text(diff) ==
         R"(rank 0: B's peak is 2.00 MiB above A's (+28.6 %): +2.00 MiB activation
@@ -54,7 +54,7 @@ TEST_CASE("a recording does not differ from itself") {
   CHECK(verdict(diff) == "the peaks are equal, 7.00 MiB");
 }
 
-TEST_CASE("what differs in two random recordings adds up to the growth") {
+TEST_CASE("differences of two random recordings add up to the growth") {
   for (uint64_t seed = 1; seed <= 10; ++seed) {
     CAPTURE(seed);
     const RankReport a = analyse(tests::random_recording(seed, false, 1500).profile);

@@ -41,7 +41,7 @@ struct Files {
 
 }  // namespace
 
-TEST_CASE("a gate fails where a peak grew above the limit, and only there") {
+TEST_CASE("a gate fails only if a peak grew by more than the limit") {
   const Files files;
   const auto gate = [&](const std::vector<std::string>& arguments) {
     return gate_command(arguments, analyse_small).exit_code;
@@ -54,7 +54,7 @@ TEST_CASE("a gate fails where a peak grew above the limit, and only there") {
   CHECK(gate({files.grown(), files.base()}) == 0);
 }
 
-TEST_CASE("a gate writes what grew as Markdown, also where nothing did") {
+TEST_CASE("a gate writes growth as Markdown, also if there is none") {
   const Files files;
   const std::string markdown = files.folder.file("gate.md");
   const auto outcome =
@@ -78,7 +78,7 @@ TEST_CASE("reserved memory is gated, too") {
 
 namespace {
 
-/// How a recording is made one that cannot be compared with the small one.
+/// Makes a recording that cannot be compared with the small one.
 struct SpoiledRecording {
   std::string word;
   std::string reason;  // a part of what the refusal says
@@ -124,7 +124,7 @@ const std::vector<SpoiledRecording>& spoiled() {
 
 }  // namespace
 
-TEST_CASE("a gate refuses what cannot be compared, by the words that docs has a row for") {
+TEST_CASE("a gate refuses to compare with words that docs has a row for") {
   const Files files;
   const std::string docs = tests::read_file(SHARDLENS_SOURCE_DIR "/docs/gate.md");
   CHECK(spoiled().size() == kObstacles);
@@ -169,7 +169,7 @@ TEST_CASE("a gate compares ranks that both sides have, or refuses") {
   CHECK(remove_allowed(found, std::array{Obstacle::ranks}).empty());
 }
 
-TEST_CASE("a gate refuses what it cannot compare") {
+TEST_CASE("a gate refuses recordings that it cannot compare") {
   const Files files;
   const auto refused = [&](const std::vector<std::string>& arguments, const std::string& part) {
     CHECK_THROWS_MATCHES(gate_command(arguments, analyse_small), std::invalid_argument,

@@ -1,5 +1,5 @@
-// Histories as `shardlens record` leaves them, made up here: what the process has said takes its
-// place among PyTorch's events.
+// Histories as `shardlens record` leaves them, made up here: what the process has noted is merged
+// into PyTorch's events.
 #include "profiler/exchange/import_history.h"
 
 #include <catch2/catch_test_macros.hpp>
@@ -32,7 +32,7 @@ json entry(const char* action, int64_t place_mib, int64_t mib) {
           {"time_us", 1000}};
 }
 
-/// Two blocks of 4 and 8 MiB; the first is freed, and kept from others until the end.
+/// Two blocks of 4 and 8 MiB; the first is freed, and its memory is kept unused until the end.
 json history() {
   const json trace = {entry("segment_alloc", 0, 20), entry("alloc", 0, 4),
                       entry("alloc", 4, 8),          entry("free_requested", 0, 4),
@@ -90,7 +90,7 @@ std::vector<EventKind> kinds_of(const Profile& profile) {
 
 }  // namespace
 
-TEST_CASE("what a process says takes its place among the events of PyTorch's history") {
+TEST_CASE("a process's own notes are merged into PyTorch's history") {
   json made = history();
   made["shardlens"]["marks"] = {step(1, 0, 0), block(2, 0, 0, Category::gradient),
                                 block(2, 1, 4, Category::parameter_shard), step(2, 1, 1),
@@ -132,7 +132,7 @@ TEST_CASE("a history that has forgotten its first events is judged, and keeps th
   CHECK(report.steps[1].step == 4);
 }
 
-TEST_CASE("what is no history of ours is refused") {
+TEST_CASE("a file that is not a history of ours is refused") {
   json made = history();
   made.erase("shardlens");
   CHECK_THROWS_MATCHES(imported(made), std::invalid_argument,

@@ -1,5 +1,5 @@
-// Programs whose memory is known by construction are edited, and what is found again is compared
-// with what was edited.
+// Edits programs whose memory is known by construction, and compares what is matched with what was
+// edited.
 
 #include "profiler/compare/matching.h"
 
@@ -90,7 +90,7 @@ Line& line_at(Program& program, int64_t number) {
 
 }  // namespace
 
-TEST_CASE("one line that keeps tensors is all that changed, also in a renamed script") {
+TEST_CASE("a line that keeps tensors is the only change, also in a renamed script") {
   const Program before = script();
   Program after = before;
   insert_line(after, 1);   // import something
@@ -115,7 +115,7 @@ TEST_CASE("one line that keeps tensors is all that changed, also in a renamed sc
   }
 }
 
-TEST_CASE("a layer more is a block more at each line of a layer") {
+TEST_CASE("one more layer is one more block at each line of a layer") {
   const auto a = holdings_of(script(24), "train.py");
   const auto b = holdings_of(script(25), "train.py");
   const Matching matching = match(a, b);
@@ -130,7 +130,7 @@ TEST_CASE("a layer more is a block more at each line of a layer") {
 }
 
 TEST_CASE("twice the batch makes the same blocks larger") {
-  // Sizes that are twice another line's size must not be taken for that line's.
+  // Sizes that are twice another line's size must not be matched with that line's.
   const auto a = holdings_of(script(24, 1), "train.py");
   Program larger = script(24, 2);
   insert_line(larger, 5);
@@ -148,7 +148,7 @@ TEST_CASE("twice the batch makes the same blocks larger") {
   }
 }
 
-TEST_CASE("SGD in place of AdamW is optimizer state that is gone") {
+TEST_CASE("SGD instead of AdamW is optimizer state that is gone") {
   const Program adamw = script();
   Program sgd = adamw;
   sgd.pop_back();
@@ -164,7 +164,7 @@ TEST_CASE("SGD in place of AdamW is optimizer state that is gone") {
   CHECK(holding_text(rows[0]) == "gone, 24 blocks, 3.75 GiB");
 }
 
-TEST_CASE("random edits are found, and nothing beside them") {
+TEST_CASE("random edits are found, and nothing else") {
   const uint32_t seed = Catch::getSeed();
   CAPTURE(seed);
   std::mt19937 engine(seed);
@@ -180,7 +180,7 @@ TEST_CASE("random edits are found, and nothing beside them") {
       for (int64_t i = 0; i < 2 + below(10); ++i) {
         number += 1 + below(4);
         Line line{function, number, static_cast<Category>(below(3)), {}};
-        // No other line has blocks of these sizes: of lines that are alike any may be the same.
+        // No other line has blocks of these sizes: equal lines cannot be distinguished.
         const int64_t blocks = 1 + below(3);
         for (int64_t block = 0; block < blocks; ++block) line.mib.push_back(++size);
         before.push_back(line);
@@ -269,7 +269,7 @@ TEST_CASE("layers that changed alike are one row, in the order of their numbers"
   CHECK(rows[2].changed_bytes() == 0);
 }
 
-TEST_CASE("lines are found again in functions that were moved, or are called otherwise") {
+TEST_CASE("lines are matched in functions that were moved or renamed") {
   const Program before = {{"load", 5, Category::input, {7}},
                           {"forward", 20, Category::activation, {30, 9}},
                           {"loss", 40, Category::activation, {5, 11}}};

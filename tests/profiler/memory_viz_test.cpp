@@ -1,5 +1,5 @@
 // Exported snapshots are read back by our reader, and by Python and PyTorch by hand; imports are
-// held against what PyTorch's own counters said when the fixtures were made.
+// compared with what PyTorch's own counters said when the fixtures were made.
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
@@ -42,7 +42,7 @@ std::string exported(const Profile& profile, bool as_pickle) {
   return out.str();
 }
 
-/// Bytes of a recording that is replayed: what they are now, and the most they were.
+/// A recording's bytes during a replay: what they are now, and the most they were.
 struct Replay {
   explicit Replay(const Profile& profile) {
     for (const Event& event : profile.events) {
@@ -56,7 +56,7 @@ struct Replay {
   int64_t peak_reserved = 0;
 };
 
-/// An event without what a snapshot cannot say. Streams count in order of their appearance.
+/// An event without what a snapshot cannot say. Streams are numbered in order of appearance.
 struct PlainEvent {
   uint64_t address;
   int64_t value;
@@ -119,7 +119,7 @@ void check_round_trip(const Profile& profile) {
   CHECK(Replay(back).peak_reserved == Replay(profile).peak_reserved);
 }
 
-/// The segments of a snapshot: blocks fill each without a gap, and their sums are what they say.
+/// Checks a snapshot's segments: blocks fill each without a gap, and their sums are as stated.
 BlockTotals totals_of_segments(const json& snapshot) {
   BlockTotals totals;
   for (const json& segment : snapshot.at("segments")) {
@@ -200,7 +200,7 @@ TEST_CASE("entries carry our words, and a category that the viewer needs") {
         json{{"filename", "starting"}, {"line", -1}, {"name", "mlp0.weight"}});
 }
 
-TEST_CASE("a category that is declared later holds from the allocation on in a snapshot") {
+TEST_CASE("a category declared later applies from the allocation on in a snapshot") {
   Profile profile;
   profile.events = {
       {.address = 512, .value = 8, .category = Category::activation},
@@ -212,7 +212,7 @@ TEST_CASE("a category that is declared later holds from the allocation on in a s
   CHECK(trace.at(3).at("category") == "input");
 }
 
-TEST_CASE("labels that are no UTF-8 and addresses that are freed twice are exported") {
+TEST_CASE("labels that are not UTF-8 and addresses that are freed twice are exported") {
   Profile profile;
   profile.strings = {"", "\xff\xfe"};
   profile.events = {{.address = 512, .value = 8, .label = 1},
@@ -227,7 +227,7 @@ TEST_CASE("labels that are no UTF-8 and addresses that are freed twice are expor
   CHECK_NOTHROW(import_memory_viz(exported(profile, true)));
 }
 
-TEST_CASE("a recording of the CPU has nothing for memory_viz") {
+TEST_CASE("a recording of the CPU contains nothing for memory_viz") {
   Profile profile;
   profile.events = {{.address = 512, .value = 8, .space = Space::host}};
   CHECK_THROWS_WITH(exported(profile, true), ContainsSubstring("export a recording of the CPU as"));
@@ -258,7 +258,7 @@ TEST_CASE("a step of PyTorch FSDP2 is imported to the byte") {
   check_round_trip(profile);
 }
 
-TEST_CASE("a snapshot without history is what was alive, all at the start") {
+TEST_CASE("a snapshot without history has live memory only, all from the start") {
   const std::string text =
       R"({"segments":[{"device":1,"address":4096,"total_size":2097152,"stream":7,
           "segment_type":"small","blocks":[
@@ -272,7 +272,7 @@ TEST_CASE("a snapshot without history is what was alive, all at the start") {
   CHECK(profile.events[2] == Event{.address = 4096 + 1536, .value = 5, .stream = 1});
 }
 
-TEST_CASE("what is no snapshot, or of several devices, is refused with a way out") {
+TEST_CASE("a file that is not a snapshot, or has several devices, is refused with a way out") {
   const auto check = [](const std::string& text, const std::string& what) {
     CHECK_THROWS_WITH(import_memory_viz(text), ContainsSubstring(what));
   };
@@ -297,7 +297,7 @@ TEST_CASE("a snapshot cut off at any byte is refused") {
   }
 }
 
-TEST_CASE("ten thousand flipped bits are read as something or refused") {
+TEST_CASE("files with flipped bits are read as something or refused") {
   const uint64_t seed = std::random_device{}();
   INFO("seed " << seed);
   std::mt19937_64 engine(seed);

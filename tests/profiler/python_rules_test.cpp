@@ -11,7 +11,7 @@ using namespace shardlens::profiler;
 
 namespace {
 
-/// Of a function of PyTorch's, by its path in the package.
+/// A function of PyTorch, by its path in the package.
 Category category_in(std::string_view file, std::string_view function) {
   const PythonRule* const rule = find_python_rule(file, function);
   REQUIRE(rule != nullptr);
@@ -20,7 +20,7 @@ Category category_in(std::string_view file, std::string_view function) {
 
 }  // namespace
 
-TEST_CASE("a function of PyTorch's says what its allocations are for") {
+TEST_CASE("a function of PyTorch says what its allocations are for") {
   CHECK(category_in("/venv/torch/distributed/fsdp/_fully_shard/_fsdp_param.py", "alloc_storage") ==
         Category::unsharded_parameter);
   CHECK(category_in("/venv/torch/distributed/fsdp/_fully_shard/_fsdp_param.py",
@@ -39,7 +39,7 @@ TEST_CASE("a comprehension is a part of the function around it") {
   CHECK(category_in("/venv/torch/nn/modules/module.py", "<lambda>") == Category::parameter_shard);
 }
 
-TEST_CASE("functions of the user's are known by their names alone") {
+TEST_CASE("the user's functions are known only by their names") {
   CHECK(category_in("/home/user/train.py", "forward") == Category::activation);
   CHECK(category_in("/home/user/model.py", "reset_parameters") == Category::parameter_shard);
   CHECK(find_python_rule("/home/user/train.py", "main") == nullptr);
@@ -53,7 +53,7 @@ TEST_CASE("a place is in the program, not in PyTorch nor in what records it") {
   CHECK_FALSE(is_of_program("/build/record/python/shardlens_record/values.py"));
 }
 
-TEST_CASE("the part of a step tells where no function does") {
+TEST_CASE("the part of a step decides if no function does") {
   CHECK(category_of_part(StepPart::starting) == Category::other);
   CHECK(category_of_part(StepPart::before_forward) == Category::input);
   CHECK(category_of_part(StepPart::forward) == Category::activation);
@@ -69,7 +69,7 @@ TEST_CASE("every rule can be reached") {
   }
 }
 
-TEST_CASE("a process without Python is in no function of Python's") {
+TEST_CASE("a process without Python is in no Python function") {
   std::vector<PythonPlace> places(3);
   find_python_places(places);
   CHECK(places.empty());

@@ -38,7 +38,7 @@ std::string as_csv(const Profile& profile) {
   return csv;
 }
 
-/// A line for each label that has a stack: the label, then its frames from the innermost on.
+/// A line for each label that has a stack: the label, then its frames from the innermost outwards.
 std::string stacks_text(const Profile& profile) {
   std::string text;
   const auto& [frames, of_label] = profile.stacks;
@@ -74,14 +74,14 @@ std::map<Key, std::pair<int64_t, Category>> live_after(const std::vector<Event>&
   return live;
 }
 
-/// A recording of several snapshots and what was recorded.
+/// A recording of several snapshots, and what was recorded.
 Profile write_many_blocks(const std::string& path) {
   const Profile profile = tests::synthetic_profile({.steps = 20, .layers = 4});
   tests::write_profile(path, profile, {.block_events = 700, .blocks = 64});
   return profile;
 }
 
-/// Changes one byte in the middle of the n-th sealed block of this type, from 0.
+/// Changes one byte in the middle of the n-th sealed block of this type, counted from 0.
 void damage_block(const std::string& path, const std::string& type, size_t number) {
   std::string bytes = tests::read_file(path);
   for (const BlockReport& block : check_profile(path).blocks) {
@@ -123,11 +123,11 @@ TEST_CASE("recordings of every version so far are read") {
   }
 }
 
-// Once a version: its files are never written again.
+// Run once a version: its files are never written again.
 TEST_CASE("write the fixture of this version", "[.fixture]") {
   const std::string version = fmt::format("v{}.{}", kMajor, kMinor);
   const std::filesystem::path path = kFixtures / (version + ".slp");
-  if (std::filesystem::exists(path)) SKIP("it is there");
+  if (std::filesystem::exists(path)) SKIP("it exists");
   std::filesystem::create_directories(kFixtures);
   Profile profile = tests::synthetic_profile({.seed = 7, .steps = 2, .layers = 2});
   const auto segment = std::ranges::find(profile.events, Space::segment, &Event::space);
@@ -206,21 +206,21 @@ TEST_CASE("after a damaged block the live memory is right again") {
     CAPTURE(number, read.judgement.faults);
     CHECK(live_after(read.events) == live_after(profile.events));
     CHECK(read.judgement.faults.size() ==
-          3);  // what is damaged, what is missing, from when it is right
+          3);  // damaged, missing, time of the next snapshot
     CHECK_THAT(read.judgement.faults.front(), ContainsSubstring("offset"));
     CHECK_THAT(read.judgement.faults.back(), ContainsSubstring("known again"));
   }
 }
 
-TEST_CASE("two damaged blocks are made good one after the other") {
+TEST_CASE("two damaged blocks are recovered from one after the other") {
   const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
   const Profile profile = write_many_blocks(path);
   damage_block(path, "events", 2);
-  damage_block(path, "events", 7);  // of those that are left
+  damage_block(path, "events", 7);  // of the remaining ones
   const Profile read = read_profile(path);
   CHECK(live_after(read.events) == live_after(profile.events));
-  // Where the last stretch of intact events begins, both know the same.
+  // From the last stretch of intact events on, both know the same.
   size_t same = 0;
   while (read.events[read.events.size() - 1 - same] ==
          profile.events[profile.events.size() - 1 - same]) {
@@ -233,7 +233,7 @@ TEST_CASE("two damaged blocks are made good one after the other") {
   CHECK(before(read.events) == before(profile.events));
 }
 
-TEST_CASE("the last block, too, is missed where it is damaged") {
+TEST_CASE("a damaged last block is noticed, too") {
   const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
   const Profile profile = tests::synthetic_profile({.steps = 1, .layers = 2});
@@ -281,7 +281,7 @@ TEST_CASE("check lists blocks and what is wrong with them") {
   CHECK(damaged.events < sound.events + 1000);
 }
 
-TEST_CASE("another major version is refused, a later minor's blocks are skipped") {
+TEST_CASE("another major version is refused, blocks of a later minor one are skipped") {
   const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
   const Profile profile = tests::synthetic_profile({.steps = 1, .layers = 2});
@@ -310,7 +310,7 @@ TEST_CASE("another major version is refused, a later minor's blocks are skipped"
   CHECK_THAT(read.judgement.faults.front(), ContainsSubstring("format 1.5"));
 }
 
-TEST_CASE("what is no recording is refused") {
+TEST_CASE("a file that is not a recording is refused") {
   const tests::TemporaryFolder folder;
   const std::string path = folder.file("a.slp");
   CHECK_THROWS_AS(read_profile(path), std::invalid_argument);

@@ -1,4 +1,4 @@
-// Time from ticks against the clock that it stands for.
+// Compares time from ticks with the clock that it stands for.
 #include "profiler/recorder/clock.h"
 
 #include <algorithm>
@@ -15,11 +15,11 @@ namespace {
 int64_t clock_ns() { return nanoseconds(steady_clock::now().time_since_epoch()).count(); }
 
 struct Comparison {
-  int64_t most_ns = 0;  // outside of what the clock said before and after
+  int64_t most_ns = 0;  // outside the clock's readings before and after
   bool falls = false;
 };
 
-/// How far a thread is from the clock at some moments, each after another pause.
+/// How far a thread is from the clock at several moments, each after a different pause.
 Comparison compare() {
   Comparison result;
   int64_t last_ns = 0;

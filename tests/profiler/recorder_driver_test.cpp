@@ -1,5 +1,6 @@
-// What the driver watch makes of CUPTI's callbacks and refusals, on a scripted CUPTI. With LibTorch
-// and a driver that keeps account of its memory: tests/profiler/null_device/driver_watch_test.cpp.
+// Tests what the driver watch makes of CUPTI's callbacks and refusals, on a scripted CUPTI. The
+// test with LibTorch and a driver that accounts for its memory is
+// tests/profiler/null_device/driver_watch_test.cpp.
 #include "profiler/recorder/driver.h"
 
 #include <cuda.h>
@@ -83,7 +84,7 @@ Problem reason() {
   return DriverWatch([](const DriverChange&) {}).unavailable_reason();
 }
 
-/// What print_driver_watch says, started with these variables.
+/// The output of print_driver_watch, started with these variables.
 std::string printed(std::vector<std::string> variables) {
   std::vector<std::string> command = {"/usr/bin/env", "-u", "LD_LIBRARY_PATH", "-u", "LD_PRELOAD"};
   command.insert(command.end(), variables.begin(), variables.end());
@@ -100,7 +101,7 @@ bool has_driver() { return std::filesystem::exists("/proc/driver/nvidia/version"
 
 }  // namespace
 
-TEST_CASE("every way to ask the driver for device memory is told, with its bytes") {
+TEST_CASE("every way to ask the driver for device memory is reported, with its bytes") {
   Log log;
   const DriverWatch watch(log_sink(log));
   REQUIRE(watch.is_watching());
@@ -126,7 +127,7 @@ TEST_CASE("every way to ask the driver for device memory is told, with its bytes
   CHECK(log == expected);
 }
 
-TEST_CASE("every way to ask the driver for pinned host memory is told as such") {
+TEST_CASE("every way to ask the driver for pinned host memory is reported as such") {
   Log log;
   const DriverWatch watch(log_sink(log));
   int memory = 0;
@@ -146,7 +147,7 @@ TEST_CASE("every way to ask the driver for pinned host memory is told as such") 
                    {false, true, 7, 4}});
 }
 
-TEST_CASE("memory that goes is told once, with the bytes that it came with") {
+TEST_CASE("memory that is freed is reported once, with the bytes of its allocation") {
   Log log;
   const DriverWatch watch(log_sink(log));
   for (const CUdeviceptr at : {10, 20, 30}) allocate(at, at * 100);
@@ -157,7 +158,7 @@ TEST_CASE("memory that goes is told once, with the bytes that it came with") {
   CHECK(log == Log{{false, false, 10, 1000}, {false, false, 20, 2000}, {false, false, 30, 3000}});
 }
 
-TEST_CASE("memory that was given before the watch goes with no bytes, if it goes") {
+TEST_CASE("memory allocated before the watch is freed with no bytes, if at all") {
   Log log;
   const DriverWatch watch(log_sink(log));
   give_back(0);  // what the runtime's cudaFree(nullptr) may become
@@ -167,14 +168,14 @@ TEST_CASE("memory that was given before the watch goes with no bytes, if it goes
   CHECK(log == Log{{false, false, 10, 0}});
 }
 
-TEST_CASE("what the driver refuses to give is not told") {
+TEST_CASE("an allocation that the driver refuses is not reported") {
   Log log;
   const DriverWatch watch(log_sink(log));
   allocate(10, 1000, CUDA_ERROR_OUT_OF_MEMORY);
   CHECK(log.empty());
 }
 
-TEST_CASE("a handle's memory goes with its last release") {
+TEST_CASE("a handle's memory is freed with its last release") {
   Log log;
   const DriverWatch watch(log_sink(log));
   create(7, 4096, CU_MEM_LOCATION_TYPE_DEVICE);
@@ -186,7 +187,7 @@ TEST_CASE("a handle's memory goes with its last release") {
   CHECK(log == Log{{true, false, 7, 4096}, {false, false, 7, 4096}});
 }
 
-TEST_CASE("an address that is given again before its free has returned is told in order") {
+TEST_CASE("an address handed out again before its free has returned is reported in order") {
   Log log;
   const DriverWatch watch(log_sink(log));
   allocate(10, 1);
@@ -198,7 +199,7 @@ TEST_CASE("an address that is given again before its free has returned is told i
                    {false, false, 10, 2}});
 }
 
-TEST_CASE("the program itself may be who asked") {
+TEST_CASE("the program itself may have asked") {
   std::string library;
   const DriverWatch watch([&](const DriverChange& change) { library = change.library; });
   allocate(10, 1);
@@ -218,7 +219,7 @@ TEST_CASE("functions that a CUPTI cannot watch are left out and named") {
   scripted_cupti() = {};
 }
 
-TEST_CASE("where CUPTI cannot be used the reason is said in a line") {
+TEST_CASE("if CUPTI cannot be used, a line gives the reason") {
   scripted_cupti().version = 120900;
   CHECK(reason() == "CUPTI unavailable: version 12.9.0, but 13.0.1 or a later 13 is needed");
   scripted_cupti().version = 130000;
@@ -242,13 +243,13 @@ TEST_CASE("where CUPTI cannot be used the reason is said in a line") {
   scripted_cupti() = {};
 }
 
-TEST_CASE("a callback that is under way when the watch ends is told of nothing", "[threads]") {
+TEST_CASE("a callback that is running when the watch ends reports nothing", "[threads]") {
   std::atomic<int> calls = 0;
   std::atomic<bool> stop = false;
   std::jthread caller;
   {
     const DriverWatch watch([&](const DriverChange&) { ++calls; });
-    // As CUPTI's callbacks on other threads do, it goes on for a while after the end.
+    // Like CUPTI's callbacks on other threads, it runs for a while after the end.
     caller =
         std::jthread([&stop, callback = scripted_cupti().callback, data = scripted_cupti().data] {
           while (!stop) {
@@ -266,20 +267,20 @@ TEST_CASE("a callback that is under way when the watch ends is told of nothing",
   stop = true;
 }
 
-TEST_CASE("where CUPTI cannot be loaded a process says why it is not watched") {
+TEST_CASE("if CUPTI cannot be loaded, a process says why it is not watched") {
   const tests::TemporaryFolder folder;
   tests::write_file(folder.file("libcupti.so.13"), "");
   CHECK(printed({"LD_LIBRARY_PATH=" + folder.path()}) ==
         "CUPTI unavailable: " + folder.file("libcupti.so.13") + ": file too short");
 }
 
-TEST_CASE("where there is no driver a process says why it is not watched") {
+TEST_CASE("without a driver a process says why it is not watched") {
   if (has_driver()) SKIP("this machine has NVIDIA's driver");
   CHECK(printed({"LD_LIBRARY_PATH=" SHARDLENS_CUDA_LIBRARIES}) ==
         "CUPTI unavailable: there is no GPU, or its driver is missing: libcuda.so.1 is not found");
 }
 
-TEST_CASE("on a null device that makes no sense a process is not watched") {
+TEST_CASE("on an invalid null device a process is not watched") {
   const std::string preload = "LD_PRELOAD=" SHARDLENS_NULL_PRELOAD;
   CHECK(printed({preload}) == "watching");
   CHECK(printed({preload, "SHARDLENS_NULL_GPU=nonesuch"}) ==

@@ -1,4 +1,4 @@
-// The recorder on the CPU against LibTorch's own report of its allocations.
+// Compares the recorder on the CPU with LibTorch's own report of its allocations.
 #include "profiler/recorder/recorder.h"
 
 #include <ATen/ATen.h>

@@ -47,7 +47,7 @@ int64_t total_of(const NaiveSet& live) {
   return total;
 }
 
-/// The events with what every block turned out to be in the place of what it was declared.
+/// The events with each block's last category instead of the one it was declared with.
 std::vector<Event> with_hindsight(std::vector<Event> events) {
   std::map<std::pair<Space, uint64_t>, Event*> live;
   for (Event& event : events) {
@@ -176,7 +176,7 @@ constexpr int64_t kMiB = int64_t{1} << 20;
 
 }  // namespace
 
-TEST_CASE("a report says what adding everything up says") {
+TEST_CASE("a report says the same as adding everything up") {
   for (uint64_t seed = 1; seed <= 6; ++seed) {
     CAPTURE(seed);
     const auto recording = tests::random_recording(seed, seed % 2 == 0);
@@ -220,7 +220,7 @@ TEST_CASE("the peak of steps counts training from the third step on") {
   CHECK(report.main_space()->phase_peaks[static_cast<size_t>(Phase::evaluating)] == 5120);
 }
 
-TEST_CASE("actions are told by the schedule of their phase") {
+TEST_CASE("actions are named by the schedule of their phase") {
   Profile profile;
   profile.header.train = "schedule 1\nunit 0 a\n  0 FORWARD        unit=a           stream=main\n";
   profile.header.evaluate = "schedule 1\n  0 LOSS   stream=main\n";
@@ -238,7 +238,7 @@ TEST_CASE("actions are told by the schedule of their phase") {
   CHECK(action_text(-1, "") == "outside a pass");
 }
 
-TEST_CASE("running out of memory leaves what would have fit") {
+TEST_CASE("running out of memory reports what would have fit") {
   const auto free_at = [](uint64_t address) {
     return Event{.address = address, .kind = EventKind::free};
   };
@@ -272,7 +272,7 @@ TEST_CASE("running out of memory leaves what would have fit") {
   CHECK(failure.tensors.front().category == Category::gradient);
 }
 
-TEST_CASE("the ledger is of the sample with the most in use, and names what is left") {
+TEST_CASE("the ledger is for the sample with the most memory in use, and names the rest") {
   const auto driver = [](uint64_t address, int64_t bytes, uint32_t label) {
     return Event{.address = address, .value = bytes, .label = label, .space = Space::driver};
   };
@@ -307,7 +307,7 @@ TEST_CASE("the ledger is of the sample with the most in use, and names what is l
   CHECK_FALSE(analyse_events({alloc(1, 1)}).ledger.residual_bytes);
 }
 
-TEST_CASE("where memory runs out is a sample of what is in use") {
+TEST_CASE("running out of memory is a sample of memory in use") {
   const RankReport report = analyse_events(
       {counter(Counter::device_total, 100 * kMiB),
        segment(2, 20 * kMiB),
@@ -319,7 +319,7 @@ TEST_CASE("where memory runs out is a sample of what is in use") {
   CHECK(report.ledger.residual_bytes == 30 * kMiB);
 }
 
-TEST_CASE("of many times out of memory the last one is kept") {
+TEST_CASE("of several times out of memory the last one is kept") {
   std::vector<Event> events;
   for (int64_t i = 1; i <= 7; ++i) {
     events.push_back({.value = i, .kind = EventKind::out_of_memory, .space = Space::device});
@@ -331,7 +331,7 @@ TEST_CASE("of many times out of memory the last one is kept") {
   CHECK(report.out_of_memory.back().asked_bytes == 7);
 }
 
-TEST_CASE("memory that other streams still use is a term of what is reserved") {
+TEST_CASE("memory that other streams still use is a part of reserved memory") {
   const RankReport report = analyse_events({
       segment(uint64_t{1} << 40, 20 * kMiB),
       alloc(uint64_t{1} << 40, 4 * kMiB),
@@ -360,7 +360,7 @@ TEST_CASE("events that make no sense are counted and change nothing") {
   CHECK(report.peak_bytes() == 0);
 }
 
-TEST_CASE("the report of a made-up training adds up") {
+TEST_CASE("the report of a synthetic training run adds up") {
   const Profile profile = tests::synthetic_profile();
   const RankReport report = analyse(profile);
   const SpaceReport& space = *report.main_space();
@@ -374,8 +374,8 @@ TEST_CASE("the report of a made-up training adds up") {
 }
 
 TEST_CASE("ten million events are taken in two seconds", "[long]") {
-  // One step's events, as the model allocator orders them, again and again: all that it allocates
-  // it frees, so that they repeat.
+  // One step's events, as the model allocator orders them, repeated: the step frees all that it
+  // allocates.
   std::vector<Event> step;
   tests::ModelAllocator model(false, [&](const Event& event) { step.push_back(event); });
   std::mt19937_64 engine(1);

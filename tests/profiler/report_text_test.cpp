@@ -99,7 +99,7 @@ TEST_CASE("the rank with the highest peak comes first, an empty one is a line") 
                      "they could be kept: the peak may be higher or lower\n"));
 }
 
-TEST_CASE("a report has no row of what was not recorded, nor of nothing") {
+TEST_CASE("a report has no row for what was not recorded, nor for zero bytes") {
   Profile profile;
   profile.header.device = "cuda";
   profile.events = {{.address = static_cast<uint64_t>(Counter::device_total),
@@ -124,7 +124,7 @@ TEST_CASE("a report has no row of what was not recorded, nor of nothing") {
 )");
 }
 
-TEST_CASE("what is free at the peak is told apart") {
+TEST_CASE("free memory at the peak is split by kind") {
   constexpr int64_t kMiB = 1 << 20;
   Profile profile;
   profile.header.device = "cuda";
@@ -142,7 +142,7 @@ TEST_CASE("what is free at the peak is told apart") {
 TEST_CASE("the blocks of a place are a row, with their number, sizes and ages") {
   constexpr int64_t kMiB = 1 << 20;
   Profile profile = with_blocks({{27, 108 * kMiB, 1}, {2, 4 * kMiB, 2}, {1, 3 * kMiB, 2}});
-  profile.events[3] = {.kind = EventKind::step};  // in place of one of 27
+  profile.events[3] = {.kind = EventKind::step};  // instead of one of 27
   const std::string text = report_text({analyse(profile)});
   CHECK_THAT(text, ContainsSubstring(R"(
       2.74 GiB  26 x 108.00 MiB          activation          model.py:62 forward, 0 to 1 step old
@@ -150,7 +150,7 @@ TEST_CASE("the blocks of a place are a row, with their number, sizes and ages") 
 )"));
 }
 
-TEST_CASE("places beyond the table are counted, and in JSON all add up to the peak") {
+TEST_CASE("places beyond the table are counted, and in JSON they add up to the peak") {
   constexpr int64_t kMiB = 1 << 20;
   std::vector<Blocks> blocks;
   for (uint32_t label = 1; label <= 12; ++label) blocks.push_back({2, label * kMiB, label});
@@ -234,7 +234,7 @@ TEST_CASE("the report as JSON has the keys of the schema") {
   CHECK(rank.at("ledger").at("residual_bytes") == int64_t{580} << 20);
 }
 
-TEST_CASE("a recording of a CPU has no reserved bytes, and none of nothing has zeros") {
+TEST_CASE("a recording of a CPU has no reserved bytes, and an empty one has zeros") {
   Profile profile;
   profile.header.device = "cpu";
   const auto empty = nlohmann::json::parse(report_json({analyse(profile)})).at("ranks").at(0);

@@ -1,4 +1,4 @@
-// Stacks of labels: what is written, imported or damaged comes back as it was, or not at all.
+// Tests stacks of labels: written, imported or damaged ones come back unchanged, or not at all.
 
 #include <fmt/format.h>
 
@@ -91,7 +91,7 @@ std::map<Stack, int> allocations_by_stack(const Profile& profile) {
   return counts;
 }
 
-/// Writes the profile's labels as a recorder does: each with the event that first has it.
+/// Writes the profile's labels as a recorder does: each with the first event that has it.
 void record(const Profile& profile, Writer& writer) {
   std::vector<uint32_t> numbers = {0};
   for (size_t i = 1; i < profile.stacks.frames.size(); ++i) {
@@ -144,7 +144,7 @@ TEST_CASE("one text with two stacks is two labels") {
   CHECK(writer.intern("a.py:1 f", outer) != plain);
   CHECK(writer.intern("a.py:1 f", outer) == writer.intern("a.py:1 f", outer));
   CHECK(writer.intern("a.py:1 f", inner) != writer.intern("a.py:1 f", outer));
-  CHECK(writer.frame({.caller = 7, .function = file}) == 0);  // no frame calls it
+  CHECK(writer.frame({.caller = 7, .function = file}) == 0);  // its caller does not exist
 }
 
 TEST_CASE("damage loses stacks, and never makes one up") {
@@ -184,10 +184,10 @@ TEST_CASE("damage loses stacks, and never makes one up") {
   CHECK(without_stack > 0);
 }
 
-TEST_CASE("many stacks are written without losing one") {
+TEST_CASE("many stacks are written without loss") {
   std::mt19937_64 engine(Catch::getSeed());
   const tests::TemporaryFolder folder;
-  const Profile profile = profile_with_stacks(engine, 10'000);  // above two areas of strings
+  const Profile profile = profile_with_stacks(engine, 10'000);  // more than two areas of strings
   REQUIRE(profile.stacks.frames.size() > 100'000);
   write_recording(profile, folder.file("a.slp"));
   CHECK(places_of(read_profile(folder.file("a.slp"))) == places_of(profile));
@@ -221,7 +221,7 @@ TEST_CASE("a snapshot's frames are imported, and exported again") {
       if (event.kind != EventKind::alloc || event.space != Space::device) continue;
       found.push_back(stack_of(profile.strings, profile.stacks, event.label));
     }
-    REQUIRE(found.size() >= wanted.size());  // before them come those that were alive
+    REQUIRE(found.size() >= wanted.size());  // after the frames of blocks that were alive
     found.erase(found.begin(), found.end() - static_cast<std::ptrdiff_t>(wanted.size()));
     CHECK(found == wanted);
     std::ostringstream out;
@@ -233,7 +233,7 @@ TEST_CASE("a snapshot's frames are imported, and exported again") {
   }
 }
 
-TEST_CASE("a stack of C++ alone is named by what asked for memory") {
+TEST_CASE("a stack of only C++ is named by the function that asked for memory") {
   const auto snapshot = [](const std::string& frames) {
     return R"({"device_traces": [[{"action": "alloc", "addr": 512, "size": 512, "stream": 0,
                "time_us": 1, "frames": [)" +

@@ -1,4 +1,4 @@
-// A recording of some steps against the whole one: for these steps it says the same.
+// Compares a recording of some steps with the whole one: it says the same about these steps.
 #include "profiler/recorder/step_window.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ RankReport report_of(const Profile& profile, std::vector<Event> events) {
   return analyse(part);
 }
 
-/// Of the whole recording up to the end of the window: the same events from the first step on.
+/// The whole recording up to the end of the window: the same events from the first step on.
 std::vector<Event> events_until(const std::vector<Event>& events, StepRange range) {
   bool in_last = false;
   const auto ends = [&](const Event& event) {
@@ -64,7 +64,7 @@ void check_like_whole(const Profile& profile, StepRange range) {
   CHECK(part.unmatched == 0);
   CHECK(part.blocks_at_end == whole.blocks_at_end);
   for (size_t space = 0; space < kSpaces; ++space) {
-    if (!part.spaces[space]) {  // nothing is alive there, and nothing happens
+    if (!part.spaces[space]) {  // nothing is alive in this space, and nothing happens
       CHECK((!whole.spaces[space] || whole.spaces[space]->end_bytes == 0));
       continue;
     }
@@ -88,14 +88,14 @@ TEST_CASE("some steps of a random recording are as in the whole") {
   }
 }
 
-TEST_CASE("some steps of a made-up training have the peak and the live set of the whole") {
+TEST_CASE("some steps of a synthetic training run have the peak and the live set of the whole") {
   const Profile profile = tests::synthetic_profile();
   const RankReport whole = analyse(profile);
   const RankReport part = report_of(profile, events_within(profile.events, {5, 9}));
   check_like_whole(profile, {5, 9});
   REQUIRE(part.steps.size() == 5);
   CHECK(part.steps.front().step == 4);
-  REQUIRE(part.step_peak);  // all of them are steady: four ran before
+  REQUIRE(part.step_peak);  // all are steady: four ran before
   const int64_t highest = std::ranges::max(steps_in(whole.steps, {5, 9}), {}, [](const auto& step) {
                             return step.bytes[0];
                           }).bytes[0];
@@ -104,7 +104,7 @@ TEST_CASE("some steps of a made-up training have the peak and the live set of th
   CHECK(part.events < whole.events / 2);
 }
 
-TEST_CASE("the first two steps of a run are no steady ones in a part of it either") {
+TEST_CASE("the first two steps of a run are not steady in a part either") {
   const Profile profile = tests::synthetic_profile();
   const RankReport part = report_of(profile, events_within(profile.events, {2, 3}));
   REQUIRE(part.step_peak);

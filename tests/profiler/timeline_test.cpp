@@ -1,4 +1,4 @@
-// Timelines, and what is drawn and tabled of them, against a replay of every event.
+// Compares timelines, and pictures and tables made of them, with a replay of every event.
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
@@ -31,7 +31,7 @@ struct BruteForce {
   BytesByCategory bytes{};  // at the peak
 };
 
-/// Sums up all that is alive after every event, categories by the last that a block had.
+/// Sums up all that is alive after every event, by each block's last category.
 BruteForce brute_force(const Profile& profile, Space space) {
   std::vector<Category> last(profile.events.size());
   std::map<uint64_t, size_t> alive;
@@ -153,10 +153,10 @@ TEST_CASE("Perfetto's slices are the phases, steps and actions, by name") {
   const auto mark = [&](EventKind kind, int64_t time_ns) {
     profile.events.push_back({.time_ns = time_ns, .action = 0, .kind = kind});
   };
-  mark(EventKind::action_end, 90'000'000);  // its beginning is lost
+  mark(EventKind::action_end, 90'000'000);  // the beginning is lost
   mark(EventKind::action_begin, 100'000'000);
   mark(EventKind::action_end, 100'001'500);
-  mark(EventKind::action_begin, 100'002'000);  // its end is
+  mark(EventKind::action_begin, 100'002'000);  // the end is lost
   profile.header.start_realtime_ns = 2'000;
   std::map<std::string, int> slices;
   std::vector<json> actions;
@@ -178,7 +178,7 @@ TEST_CASE("Perfetto's slices are the phases, steps and actions, by name") {
   CHECK(actions[0].at("args").at("action") == 0);
 }
 
-TEST_CASE("tables have a line a point, and quote what they must") {
+TEST_CASE("tables have a line for each point, and quote what they must") {
   Profile profile = tests::small_recording(3);
   profile.strings[1] = "a \"b\", c";
   const std::vector<MemoryTimeline> timelines = {timeline_of(events_of(profile), 100)};

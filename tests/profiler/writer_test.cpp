@@ -32,7 +32,7 @@ namespace {
 
 constexpr WriterOptions kSmallBlocks{.block_events = 500, .blocks = 64};
 
-/// Counts what a forked writer has done; outlives it.
+/// Counts what a forked writer has done; outlives the writer.
 class SharedCounter {
  public:
   SharedCounter()
@@ -51,7 +51,7 @@ class SharedCounter {
   void* memory_;
 };
 
-/// Runs `body` in a process of its own.
+/// Runs `body` in its own process.
 pid_t in_child(const std::function<int()>& body) {
   std::fflush(nullptr);
   const pid_t pid = ::fork();
@@ -62,7 +62,7 @@ pid_t in_child(const std::function<int()>& body) {
 
 std::string text_of(int64_t number) { return "text " + std::to_string(number / 100); }
 
-/// Appends numbered events, each hundred with a new label, at a pace that sealing keeps up with.
+/// Appends numbered events, with a new label every hundred, at a pace that sealing keeps up with.
 int append_for_ever(const std::string& path, bool map, std::atomic<int64_t>& returned) {
   Writer writer(path, tests::header_of_rank(3), {.block_events = 2000, .blocks = 64, .map = map});
   for (int64_t number = 0;; ++number) {
@@ -157,7 +157,7 @@ TEST_CASE("random events are read as they were written") {
   CHECK(read.judgement.faults.empty());
 }
 
-TEST_CASE("a training's recording takes at most 4 bytes an event, all included") {
+TEST_CASE("a training run's recording takes at most 4 bytes an event, all included") {
   const tests::TemporaryFolder folder;
   for (const int steps : {4, 20, 200}) {
     const Profile profile = tests::synthetic_profile({.steps = steps});
@@ -170,7 +170,7 @@ TEST_CASE("a training's recording takes at most 4 bytes an event, all included")
   }
 }
 
-TEST_CASE("a recording of nothing is one") {
+TEST_CASE("an empty recording is valid") {
   const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
   { const Writer writer(path, tests::header_of_rank(1)); }
@@ -180,7 +180,7 @@ TEST_CASE("a recording of nothing is one") {
   CHECK(profile.judgement.faults.empty());
 }
 
-TEST_CASE("equal texts have one number, and it is that of the file") {
+TEST_CASE("equal texts have one number, which is that in the file") {
   const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
   Writer writer(path, {});
@@ -202,7 +202,7 @@ TEST_CASE("equal texts have one number, and it is that of the file") {
   CHECK(profile.strings.at(cut) == long_text.substr(0, 65536));
 }
 
-TEST_CASE("a burst of a million events loses none") {
+TEST_CASE("a burst of a million events is recorded without loss") {
   const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
   Writer writer(path, {});
@@ -279,7 +279,7 @@ TEST_CASE("kill -9 at random moments loses no event whose append had returned") 
   kill_at_random_moments(true, 20);
 }
 
-TEST_CASE("without shared mappings a killed process loses nothing either") {
+TEST_CASE("a killed process loses nothing without shared mappings, either") {
   kill_at_random_moments(false, 5);
 }
 
@@ -305,13 +305,13 @@ TEST_CASE("a recording that cannot begin is refused with a reason") {
   CHECK_THROWS_AS(Writer(folder.file("a"), {}, {.block_events = 0}), std::invalid_argument);
 }
 
-TEST_CASE("a block that readers would call missing, or of no events, is not sealed") {
+TEST_CASE("a block that readers would call missing or empty is not sealed") {
   const tests::TemporaryFolder folder;
   Sealer sealer(folder.file("rank0.slp"), 1, {});
   const std::vector<Event> events(3);
   sealer.seal_events(1, 4, events);
   CHECK_THROWS_AS(sealer.seal_events(3, 4, events), std::logic_error);  // 2 is missing
-  CHECK_THROWS_AS(sealer.seal_events(1, 4, events), std::logic_error);  // once more
+  CHECK_THROWS_AS(sealer.seal_events(1, 4, events), std::logic_error);  // a second time
   CHECK_THROWS_AS(sealer.seal_events(2, 4, {}), std::logic_error);
   CHECK_THROWS_AS(sealer.seal_events(2, 3, events), std::logic_error);  // fewer lost than before
   sealer.seal_events(2, 4, events);

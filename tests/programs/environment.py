@@ -1,7 +1,8 @@
-"""Makes what a program needs, on first use, below $SHARDLENS_DEPS/programs: packages, source, inputs.
+"""Makes what a program needs, on first use, below $SHARDLENS_DEPS/programs: packages, source,
+inputs.
 
-Every environment sees the packages of .deps/peers, the one PyTorch with NVIDIA's libraries, which
-are gigabytes, and has its own in front of these. One that names a torch of its own sees no others.
+Every environment sees the packages of .deps/peers, the only PyTorch with NVIDIA's libraries, which
+are gigabytes, after its own. One that names its own torch sees no others.
 """
 
 import fcntl
@@ -15,7 +16,7 @@ import subprocess
 from program import DEPS, FOLDER, HERE, ROOT, Failure
 
 BASE = DEPS / "peers" / "bin" / "python"
-LAST_LINES = 3  # of what failed
+LAST_LINES = 3  # of a failed command
 
 
 def _run(words, log, **options):
@@ -32,8 +33,8 @@ def _hash_of(*paths):
 
 
 def _make_once(folder, mark, make):
-    """Calls make(folder) unless the folder has been made for this mark. Of several that want it one
-    makes it."""
+    """Calls make(folder) unless the folder has been made for this mark. If several processes need
+    it, one makes it."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     done = folder / ".made"
     with folder.with_name(f"{folder.name}.lock").open("w") as lock:
@@ -47,7 +48,7 @@ def _make_once(folder, mark, make):
 
 
 def _own_modules(script):
-    """The scripts beside it that it imports."""
+    """Returns the scripts beside it that it imports."""
     names = re.findall(r"^(?:import|from) (\w+)", script.read_text(), re.MULTILINE)
     return [path for name in names if (path := script.with_name(f"{name}.py")).exists()]
 
@@ -68,7 +69,7 @@ def _log(name):
 
 
 class Environment:
-    """The packages of environments/NAME.txt."""
+    """Installs the packages of environments/NAME.txt."""
 
     def __init__(self, name):
         self.name = name
@@ -95,7 +96,7 @@ class Environment:
         return done.stdout.strip()
 
     def make_input(self, name):
-        """inputs/NAME.py gets a folder to write into, and this environment's packages."""
+        """Runs inputs/NAME.py with a folder to write into, and with this environment's packages."""
         script = HERE / "inputs" / f"{name}.py"
         mark = _hash_of(script, *_own_modules(script), self.pins)
 
@@ -118,7 +119,7 @@ def make_source(source):
 
 
 def words_of(program, environment, work):
-    """Returns what the words in braces of the command stand for."""
+    """Returns what the command's words in braces stand for."""
     words = {"python": environment.python, "bin": environment.folder / "bin",
              "site": environment.site, "work": work}
     if program.source:
@@ -135,7 +136,7 @@ def replaced(text, words):
 
 
 def make_links(program, words):
-    """Models and data that the program names by themselves lie where it looks for them."""
+    """Puts models and data that the program names by itself where it looks for them."""
     for name, target in program.links.items():
         link = pathlib.Path(words["work"]) / name
         link.parent.mkdir(parents=True, exist_ok=True)

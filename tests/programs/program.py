@@ -1,6 +1,6 @@
 """Defines what a program of the catalogue is.
 
-All of this folder but inputs/ needs the standard library only.
+All of this folder except inputs/ only needs the standard library.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ class Source:
 
     url: str
     commit: str
-    is_one_of_several: bool = False  # other programs want other commits
+    is_one_of_several: bool = False  # other programs use other commits
 
     @property
     def name(self):
@@ -33,14 +33,14 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """One program of others, as it is started.
+    """One third-party program, as it is started.
 
     In `command` and in the values of `variables` and `links` these words are replaced:
       {python}, {bin}   the environment's Python, and the folder of its programs
       {site}            the folder of the environment's packages
       {source}          the folder of the source
       {work}            an empty folder, in which the program runs
-      {NAME}            what inputs/NAME.py has made, for each name of `inputs`
+      {NAME}            what inputs/NAME.py has made, for each name in `inputs`
     """
 
     name: str

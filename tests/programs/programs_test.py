@@ -1,4 +1,4 @@
-"""Tests that the catalogue is whole, and what is made of a trial."""
+"""Tests that the catalogue is complete, and what is reported for a trial."""
 
 import re
 import types

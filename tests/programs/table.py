@@ -18,7 +18,7 @@ def _bytes(peaks):
 
 
 def _verdict(trial):
-    """Returns what the process's own counters are beside the recording's."""
+    """Says how the process's own counters compare with the recording's."""
     if trial.exit_code != 0 and trial.program.explained:
         return f"it failed: {trial.program.explained}"
     if not trial.peaks:
@@ -67,7 +67,7 @@ def _rows_in(block):
 
 
 def _command_of(program):
-    """The program as it is typed, with the words in braces that stand for folders."""
+    """Returns the program as it is typed, with words in braces for folders."""
     words = [*program.flags, "--", *(f"'{word}'" if " " in word or not word else word
                                      for word in program.command)]
     text = " ".join(["shardlens record --device null:h100", *words])

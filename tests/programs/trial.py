@@ -1,8 +1,8 @@
 """Records one program of the catalogue and compares the recording with PyTorch's counters.
 
-The counters are those of the process's own allocator (torch.cuda.memory_stats), over every reset by
-the program, which rankR.json holds; the peaks are those that `shardlens profile report` finds in the
-recording alone, which knows nothing of the counters.
+The counters are those of the process's own allocator (torch.cuda.memory_stats), across every reset
+by the program, which rankR.json holds; the peaks are those that `shardlens profile report` finds in
+the recording, which knows nothing of the counters.
 """
 
 import dataclasses
@@ -26,12 +26,12 @@ class Peaks:
     rank: int
     recorded: tuple
     counted: tuple
-    is_equal: bool  # allocations and what is left at the end, too
+    is_equal: bool  # also in allocations and what is left at the end
 
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """Holds what came of a program."""
+    """Holds the result of a program."""
 
     program: object
     version: str = "-"
@@ -51,7 +51,7 @@ class Trial:
 
 
 def _peaks_in(shardlens, out):
-    """Each recorded rank's; a rank that left no counters is not equal."""
+    """Returns each recorded rank's peaks; a rank that left no counters is not equal."""
     words = [shardlens, "profile", "report", out, "--json"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -91,7 +91,7 @@ def _record(words, log, timeout_s, **options):
 
 
 def run(program, shardlens, folder):
-    """Records the program below the folder, which is emptied. Never raises Failure: what failed is in
+    """Records the program below the folder, which is emptied. Never raises Failure: failures are in
     the Trial."""
     shutil.rmtree(folder, ignore_errors=True)
     work, out, log = folder / "work", folder / "run", folder / "log.txt"

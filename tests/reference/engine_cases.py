@@ -1,8 +1,7 @@
-"""Lists what `--engine pytorch-fsdp2` is held against: training runs of PyTorch's FSDP2 by
-settings.
+"""Lists the cases for `--engine pytorch-fsdp2`: training runs of PyTorch's FSDP2, by settings.
 
 Some are chosen, one for each thing that changes memory; the others are drawn by a seed, so that
-nobody has chosen what the engine does well. Standard library only.
+nobody has picked what the engine does well. Standard library only.
 """
 
 import dataclasses
@@ -14,7 +13,7 @@ import null_runs
 # The cases of this seed were drawn after the engine was frozen.
 SEED = 20261124
 DRAWN = 30
-HOST_BYTES_MAX = 1e9  # of an offload, whose optimizer computes on this machine
+HOST_BYTES_MAX = 1e9  # for an offload, whose optimizer computes on this machine
 DTYPES = [*null_configurations.DTYPES, ("fp16", "fp32")]  # parameters, reduction
 
 
@@ -47,7 +46,7 @@ class Case:
         return [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
 
     def fits_host(self):
-        """Returns True if this machine can play the pinned memory of an offload."""
+        """Returns True if this machine can simulate the pinned memory of an offload."""
         host_bytes = null_runs.PARAMETERS[self.model] / (self.world / self.replicas)
         host_bytes *= null_runs.HOST_BYTES_A_PARAMETER
         return self.offload == "none" or host_bytes <= HOST_BYTES_MAX
@@ -71,7 +70,7 @@ def _fp16(**settings):
     return {"param_dtype": "fp16", **settings}
 
 
-# A Llama as many write it by hand.
+# A Llama as many people write it by hand.
 BY_HAND = "logits=fp32,keep-logits,attention=repeat-kv,norm=fp32"
 
 CHOSEN = [
@@ -99,7 +98,7 @@ CHOSEN = [
     Case("vit-b16", 8, 32, **_fp16(strategy="hsdp", replicas=2, reduce_dtype="fp16")),
     Case("llama-1b", 8, 1, **_fp16(clip_norm=1.0, writing=BY_HAND)),
     Case("vit-tutorial", 1, 64, **_bf16()),
-    Case("vit-tutorial", 6, 32, rank=5),  # its rows do not divide
+    Case("vit-tutorial", 6, 32, rank=5),  # its rows do not divide evenly
     Case("vit-b16", 8, 64, **_bf16(variant="own-groups", clip_norm=1.0)),
     Case("vit-l16", 512, 64, **_bf16(loop="fused")),
     Case("vit-l16", 8, 32),
@@ -129,8 +128,8 @@ CHOSEN = [
     Case("transformer", 8, 32, writing="keep-logits"),
 ]
 
-# Held against PyTorch event by event, too: the plain step, clipping, and a GradScaler with gradients
-# whose rows do not divide.
+# Compared with PyTorch event by event, too: the plain step, clipping, and a GradScaler with
+# gradients whose rows do not divide evenly.
 BY_EVENT = [
     CHOSEN[0],
     Case("vit-tutorial", 8, 64, clip_norm=1.0),
@@ -180,7 +179,7 @@ def _draw(random_numbers):
 
 
 def is_possible(case):
-    """Returns True if FSDP2 itself takes these settings, and this machine can play them."""
+    """Returns True if FSDP2 itself takes these settings, and this machine can simulate them."""
     shards = case.world // case.replicas
     ranks = case.reshard_after_forward
     divides = not ranks.isdigit() or shards % int(ranks) == 0
@@ -188,7 +187,7 @@ def is_possible(case):
 
 
 def drawn(seed, count):
-    """So many cases that are possible, whether or not they fit a GPU."""
+    """Draws `count` cases that are possible, whether or not they fit a GPU."""
     random_numbers = random.Random(seed)
     cases = []
     while len(cases) < count:

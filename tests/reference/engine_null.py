@@ -1,12 +1,12 @@
-"""Peaks of PyTorch's FSDP2 on the null device for the cases of engine_cases.py, and beside them
-what PyTorch's own FSDPMemTracker says of the same run.
+"""Measures peaks of PyTorch's FSDP2 on the null device for the cases of engine_cases.py, and what
+PyTorch's own FSDPMemTracker says about the same run.
 
     .deps/peers/bin/python tests/reference/engine_null.py
 
-adds the cases that the PyTorch's file in tests/fixtures/engine lacks; it may be interrupted and
-goes on where it was. With --live every case is measured anew and printed, a line of JSON each, and
-the fixture stays as it is; with --live --events so are the events. With --seed other cases are
-drawn than those of the fixture, and printed.
+adds the cases that this PyTorch's file in tests/fixtures/engine lacks; it may be interrupted and
+continues where it was. With --live every case is measured again and printed, a line of JSON each,
+and the fixture stays unchanged; with --live --events so are the events. With --seed other cases
+than those of the fixture are drawn and printed.
 """
 
 import argparse
@@ -34,7 +34,7 @@ EVENTS_FIXTURE = FIXTURE.with_name(f"events_{MINOR}.json")
 
 
 def _tracked_bytes(options):
-    """The tracker's peak on the device. It follows two steps: the first makes the state."""
+    """Returns the tracker's peak on the device over two steps: the first makes the state."""
     fsdp2_null.join_world(options.rank, options.world)
     trainer = fsdp2_null.Trainer(options)
     tracker = FSDPMemTracker(trainer.model, trainer.optimizer)
@@ -58,7 +58,7 @@ def _tracker(options):
 
 
 def measure(case, tracks=True):
-    """A row of the fixture; the tracker, which takes as long again, only where it is wanted."""
+    """Returns a row of the fixture; with the tracker, which takes as long again, if asked for."""
     options = fsdp2_null.parse_options([*case.arguments(), "--steps", str(null_runs.PEAK_STEPS)])
     result = fsdp2_null.in_child(fsdp2_null.measure_or_say_why, options)
     row = {"torch": TORCH} | dataclasses.asdict(case)
@@ -69,8 +69,8 @@ def measure(case, tracks=True):
 
 
 def events(case):
-    """Returns what the caching allocator was asked in the third step: a positive number is bytes
-    taken; a negative one is the block given back, -1 for the run's first."""
+    """Returns the allocator's requests in the third step: a positive number is bytes taken; a
+    negative one is the block freed, -1 for the run's first."""
     options = fsdp2_null.parse_options(case.arguments())
     fsdp2_null.join_world(options.rank, options.world)
     torch.cuda.memory._record_memory_history(context=None)
@@ -92,7 +92,7 @@ def events(case):
 
 
 def _measured_events():
-    """The fields of the fixture of events."""
+    """Returns the fields of the fixture of events."""
     runs = []
     for case in engine_cases.BY_EVENT:
         row = {"torch": TORCH} | dataclasses.asdict(case) | {"drawn": False}
@@ -165,8 +165,8 @@ def _record(only_chosen):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--live", action="store_true", help="measure anew, leave the fixture")
-    parser.add_argument("--chosen", action="store_true", help="none that are drawn")
+    parser.add_argument("--live", action="store_true", help="measure again, leave the fixture")
+    parser.add_argument("--chosen", action="store_true", help="no drawn cases")
     parser.add_argument("--seed", type=int, help="draw and print others")
     parser.add_argument("--count", type=int, default=engine_cases.DRAWN, help="with --seed")
     parser.add_argument("--events", action="store_true", help="record the allocator's events")

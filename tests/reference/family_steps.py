@@ -7,9 +7,9 @@ writes tests/fixtures/family_steps.json, by model:
   loss       of one batch with those weights, changed by `strengthen`
   gradients  of every weight: norm, and dot product with cos(0), cos(1), ... in its own order
 
-The decoder is written out here from the definition (scores, mask and softmax in full), so that
-nothing but single operations is shared with what is tested. Batches follow from formulas, not from
-a generator. All in float32; sums in float64.
+The decoder is written out here from its definition (scores, mask and softmax in full), so that only
+single operations are shared with the tested code. Batches follow from formulas, not from a
+generator. All values are float32, sums float64.
 """
 
 import json
@@ -34,7 +34,7 @@ class RmsNorm(nn.Module):
 
 
 def inverse_frequencies(sizes):
-    """Rotary frequencies, those of Llama 3.1 where there is a factor."""
+    """Returns rotary frequencies, those of Llama 3.1 if there is a factor."""
     width = sizes["width"] // sizes["heads"]
     frequencies = 1.0 / (sizes["rope_theta"] ** (torch.arange(0, width, 2).float() / width))
     factor, low, high, first_seq = sizes["rope_factor"], 1.0, 4.0, 8192
@@ -54,7 +54,7 @@ def inverse_frequencies(sizes):
 
 
 def turn(x, angles):
-    """x [B, H, T, E]; element i and i + E / 2 are one complex number."""
+    """Rotates x [B, H, T, E]; elements i and i + E / 2 are one complex number."""
     turned = torch.cat((-x[..., x.shape[-1] // 2 :], x[..., : x.shape[-1] // 2]), -1)
     both = torch.cat((angles, angles), -1)
     return x * both.cos() + turned * both.sin()
@@ -145,7 +145,7 @@ class Llama(nn.Module):
 
 
 class Block(nn.Module):
-    """Is a block of the simplified transformer, with a linear layer where others attend."""
+    """Is a block of the simplified transformer, with a linear layer instead of attention."""
 
     def __init__(self, width):
         super().__init__()
@@ -209,7 +209,7 @@ def class_loss(model, sizes):
 
 
 def strengthen(parameter):
-    """Weights of 0.02 hardly attend, and a norm of ones hides what it is multiplied with."""
+    """Enlarges weights: those of 0.02 hardly attend, and norms of ones hide a missing factor."""
     factor = 8.0 if parameter.dim() > 1 else 1.0
     waves = torch.sin(torch.arange(parameter.numel())).view(parameter.shape)
     return parameter * factor + 0.1 * waves

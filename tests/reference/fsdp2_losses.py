@@ -40,7 +40,7 @@ FIXTURES = pathlib.Path(__file__).parent.parent / "fixtures"
 
 
 class Run:
-    """One rank's training under a setting."""
+    """Trains one rank under a setting."""
 
     def __init__(self, setting, rank, data_folder):
         self.setting = setting
@@ -51,7 +51,7 @@ class Run:
         self.order = tutorial.sample_order(len(self.images), SEED, 0, rank, setting.world_size)
 
     def step(self, number):
-        """Loss, gradient norm and loss scale; all ranks have the same."""
+        """Returns loss, gradient norm and loss scale; all ranks have the same."""
         losses = [self._microbatch(number, index) for index in range(self.setting.accumulate)]
         self.scaler.unscale_(self.optimizer)
         norm = training_settings.clip(self.setting, self.model)
@@ -74,7 +74,7 @@ class Run:
 
 
 def train(rank, _, setting, data_folder, steps, output):
-    """Rank 0 writes the losses of all ranks, the norms and the scales to `output`."""
+    """Trains; rank 0 writes the losses of all ranks, the norms and the scales to `output`."""
     run = Run(setting, rank, data_folder)
     losses, norms, scales = zip(*(run.step(number) for number in range(steps)))
     record = {"losses": losses}
@@ -101,7 +101,7 @@ def init_sums(model):
 
 
 def gradient_norms(model, data_folder):
-    """Plain training on the global batches: rank 0's samples, then rank 1's."""
+    """Trains plainly on the global batches: rank 0's samples, then rank 1's."""
     images, labels = tutorial.load_training_data(data_folder)
     orders = [
         tutorial.sample_order(len(images), SEED, 0, rank, WORLD_SIZE) for rank in range(WORLD_SIZE)

@@ -1,5 +1,5 @@
-"""Peak memory and host time of PyTorch FSDP2, HSDP and DDP on the null device: one rank of a world
-that does not exist, with collectives that do nothing (PyTorch's own "fake" process group).
+"""Measures peak memory and host time of PyTorch FSDP2, HSDP and DDP on the null device: one rank of
+a simulated world, with collectives that do nothing (PyTorch's own "fake" process group).
 
     .setup/peers && .deps/peers/bin/python tests/reference/fsdp2_null.py --model vit-l16 --world 8
 
@@ -9,13 +9,13 @@ prints one line of JSON:
            device takes no time
 
 With --record it adds the configurations of null_configurations.py that are missing in
-tests/fixtures/fsdp2_null_peaks.json. It may be interrupted and goes on where it was.
+tests/fixtures/fsdp2_null_peaks.json. It may be interrupted and continues where it was.
 
-The peer is at its best: weights are made where they stay, Adam is fused (also on the CPU under
-offload), the batch is resident, gradients are given up right after the optimizer, and the loss
-reads logits in reduced precision without a copy in fp32. Parameters in fp16 come with
-a GradScaler. The models are in peer_models.py; a convolution is PyTorch's own: how much workspace
-cuDNN would take beside it is not known without a GPU.
+PyTorch is at its best: weights are made where they stay, Adam is fused (also on the CPU under
+offload), the batch is resident, gradients are freed right after the optimizer, and the loss reads
+logits in reduced precision without a copy in fp32. Parameters in fp16 come with a GradScaler. The
+models are in peer_models.py; a convolution is PyTorch's own: how much workspace cuDNN would also
+take is unknown without a GPU.
 """
 
 import argparse
@@ -53,7 +53,7 @@ class Trainer:
     def _loss(self):
         if not self.keeps_logits:
             return self.peer.loss(self.model(self.inputs), self.targets)
-        # A name that lives on, as one does in a loop over batches.
+        # A name that stays alive, as one does in a loop over batches.
         self.logits = self.model(self.inputs)
         return self.peer.loss(self.logits, self.targets)
 
@@ -82,7 +82,7 @@ def join_world(rank, world_size):
 
 
 def make_step(options):
-    """One training step as a function, after those of the warm-up."""
+    """Returns one training step as a function, after the warm-up steps."""
     trainer = Trainer(options)
     for _ in range(null_runs.WARM_UP_STEPS):
         trainer.step()
@@ -91,7 +91,7 @@ def make_step(options):
 
 
 def measure(options):
-    """[allocated, reserved] bytes, and the median step in ms."""
+    """Returns [allocated, reserved] bytes, and the median step in ms."""
     join_world(options.rank, options.world)
     step = make_step(options)
     step_ms = []
@@ -111,8 +111,8 @@ def measure_or_say_why(options):
 
 
 def in_child(measure_what, options):
-    """Returns what the function returns, from a process of its own in which PyTorch is loaded
-    already."""
+    """Returns what the function returns, from its own process in which PyTorch is already
+    loaded."""
     read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
@@ -120,8 +120,8 @@ def in_child(measure_what, options):
             os.write(write_end, json.dumps(measure_what(options)).encode())
         except BaseException:  # the child must not go on as the parent
             sys.excepthook(*sys.exc_info())
-        # Autograd's device thread may still be giving up Python objects; Python's own way out would
-        # now and then abort it ("terminate called without an active exception").
+        # Autograd's device thread may still be releasing Python objects; Python's own exit would
+        # sometimes abort it ("terminate called without an active exception").
         sys.stderr.flush()
         os._exit(0)
     os.close(write_end)

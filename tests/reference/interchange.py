@@ -1,4 +1,4 @@
-"""Both directions between PyTorch and `shardlens checkpoint`, with PyTorch itself.
+"""Tests both directions between PyTorch and `shardlens checkpoint`, with PyTorch itself.
 
     interchange.py write FOLDER        saves states as programs do: DCP of two FSDP2 ranks as in the
                                        Ray Train FSDP2 tutorial, DCP of a plain model, .pt files.

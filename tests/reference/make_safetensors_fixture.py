@@ -1,7 +1,7 @@
 """Writes tests/fixtures/safetensors/small.safetensors with the format's own Python package.
 
-tests/models/safetensors_test.cpp reads that file and knows the values given here. `print`
-shows what Python reads in any such file, so that our writer can be checked too.
+tests/models/safetensors_test.cpp reads that file and knows the values given here. `print` shows
+what Python reads in any such file, so that our writer can be checked, too.
 
 Needs torch and safetensors. Usage: make_safetensors_fixture.py write|print FILE
 """

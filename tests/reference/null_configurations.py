@@ -23,12 +23,12 @@ FP32, BF16, BF16_REDUCED, FP16 = DTYPES = [  # parameters, reduction
     ("fp16", "fp16"),
 ]
 KEEP_RANKS = {8: "4", 64: "8", 512: "8"}  # --reshard-after-forward K, by world size
-REPLICAS = {8: 2, 64: 8, 512: 64}  # of hsdp, by world size
+REPLICAS = {8: 2, 64: 8, 512: 64}  # for hsdp, by world size
 
 
 @dataclasses.dataclass(frozen=True)
 class Configuration:
-    """One model on `world` ranks, of which rank 0 runs alone. Values are those of our flags."""
+    """One model on `world` ranks, of which rank 0 runs alone. Its values are those of our flags."""
 
     model: str
     world: int
@@ -63,7 +63,7 @@ class Configuration:
         return flags
 
     def arguments(self):
-        """The flags that our program and fsdp2_null.py have in common."""
+        """Returns the flags that our program and fsdp2_null.py have in common."""
         return [str(word) for flag in self._flags().items() for word in flag]
 
     def __str__(self):
@@ -92,7 +92,7 @@ def _configurations_of(model):
     yield from rows(KEEP_RANKS, [BF16], reshard_after_forward=KEEP_RANKS.get)
     yield from rows(REPLICAS, [FP32, BF16], strategy="hsdp", replicas=REPLICAS.get)
     yield from rows(WORLD_SIZES, [FP32, BF16], offload="all")
-    # DDP has whole copies, so the world size changes nothing but a divisor.
+    # DDP has whole copies, so the world size only changes a divisor.
     yield from rows([8], DTYPES, strategy="ddp")
 
 

@@ -1,4 +1,4 @@
-"""Runs of ours and of PyTorch on the null device (profiler/null_device), where memory and host time
+"""Runs Shardlens and PyTorch on the null device (profiler/null_device), where memory and host time
 are real and no GPU is needed.
 
 Used by fsdp2_null.py --record and by ../bench/null_table and ../bench/host_cost. Standard library
@@ -52,7 +52,7 @@ class Peak:
 
 
 def null_device_environment():
-    """The environment in which PyTorch for Python runs on the null device."""
+    """Returns the environment in which PyTorch for Python runs on the null device."""
     stubs = sorted(str(path) for path in STUBS.glob("lib*.so.*"))
     if not stubs:
         sys.exit(f"{STUBS} has no libraries; run make build")
@@ -61,8 +61,8 @@ def null_device_environment():
 
 
 def enter_null_device():
-    """Starts the program again where it is not on the null device. The libraries count only where
-    they are there before PyTorch is loaded, which may not find NVIDIA's."""
+    """Starts the program again if it is not on the null device. The libraries only count if they
+    exist before PyTorch is loaded, which must not find NVIDIA's."""
     environment = null_device_environment()
     names = ("LD_PRELOAD", "SHARDLENS_NULL_GPU")
     if any(os.environ.get(name) != environment[name] for name in names):
@@ -85,8 +85,8 @@ def run_ours(configuration, steps):
 
 
 def lowest(peaks):
-    """Returns the lowest allocated and the lowest reserved bytes of all variants, the strictest to
-    be compared with."""
+    """Returns the lowest allocated and the lowest reserved bytes of all variants, which are the
+    strictest to be compared with."""
     allocated, reserved = zip(*peaks.values())
     return Peak(min(allocated), min(reserved))
 
@@ -111,7 +111,7 @@ def _row(configuration, result):
 
 
 def _measured(configuration, measure):
-    """A row of the fixture; measure(configuration) gives the peaks of all variants that fit."""
+    """Makes a row of the fixture; measure(configuration) gives peaks of all variants that fit."""
     reason = _reason_to_skip(configuration)
     peaks = {} if reason else measure(configuration)
     if not peaks:
@@ -133,7 +133,7 @@ def _rows_to_keep(head):
     recorded = json.loads(FIXTURE.read_text()) if FIXTURE.exists() else {}
     rows = recorded.pop("rows", [])
     if recorded != head:
-        print(f"{FIXTURE}: recorded by another version, PyTorch or GPU; all rows are made anew")
+        print(f"{FIXTURE}: recorded by another version, PyTorch or GPU; all rows are made again")
         return {}
     return {_configuration(row): row for row in rows}
 
@@ -170,12 +170,12 @@ def recorded_torch():
 
 
 def recorded_peaks():
-    """PyTorch's peaks from the fixture, by configuration; not those left out."""
+    """Returns PyTorch's peaks from the fixture, by configuration, without those left out."""
     rows = json.loads(FIXTURE.read_text())["rows"]
     return {_configuration(row): lowest(row["peaks"]) for row in rows if "peaks" in row}
 
 
 def left_out():
-    """Returns, by configuration, why the fixture has no peaks of it."""
+    """Returns, by configuration, why the fixture has no peaks for it."""
     rows = json.loads(FIXTURE.read_text())["rows"]
     return {_configuration(row): row["left_out"] for row in rows if "left_out" in row}

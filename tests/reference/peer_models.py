@@ -1,4 +1,4 @@
-"""The compared models in plain PyTorch, as their users write them.
+"""Defines the compared models in plain PyTorch, as their users write them.
 
 They are torchvision's vision transformer, a Llama decoder as torchtitan has it, and the small
 transformer of "PyTorch FSDP2: A Practical Guide".
@@ -19,7 +19,7 @@ import tutorial
 class PeerModel:
     """Says how to make and feed a model, and what FSDP2 may gather together.
 
-    blocks(model) are groups of their own always. tables(model) are what else may be: lists of
+    blocks(model) are always groups of their own. tables(model) are what else may be: lists of
     modules, the last list with the head.
     """
 
@@ -33,13 +33,13 @@ class PeerModel:
 
 @dataclasses.dataclass(frozen=True)
 class Writing:
-    """Says how the same model and its loop may be written otherwise: the words of --pytorch.
+    """Says how the same model and its loop may be written in other ways: the words of --pytorch.
 
     The first value of each is what the others are compared with.
     """
 
     logits: str = "computed"  # fp32: the model's forward ends with .float()
-    keep_logits: bool = False  # the loop has a name for them, until the next forward's take it
+    keep_logits: bool = False  # the loop has a name for them, until the next forward's replace them
     loss: str = "fp32"  # own: cross entropy in the logits' own dtype
     attention: str = "grouped"  # repeat-kv: a key head for every query head, in every dtype
     norm: str = "module"  # fp32: RMSNorm by hand, as Meta's Llama has it
@@ -90,8 +90,7 @@ def _vit(make):
 
 
 def _make_vit_22b():
-    """Makes a ViT of the published model's sizes; here attention and MLP come one after the
-    other."""
+    """Makes a ViT of the published model's sizes; here the MLP comes after attention."""
     return torchvision.models.VisionTransformer(
         image_size=224, patch_size=14, num_layers=48, num_heads=48, hidden_dim=6144, mlp_dim=24576
     )
@@ -113,7 +112,7 @@ class LlamaSizes:
 
 
 def _rotate(tensor, rotation):
-    """[B, T, H, E]: neighbours in E are real and imaginary parts, turned in fp32."""
+    """Rotates [B, T, H, E] in fp32: neighbours in E are real and imaginary parts."""
     pairs = torch.view_as_complex(tensor.float().unflatten(-1, (-1, 2)))
     return torch.view_as_real(pairs * rotation.unsqueeze(1)).flatten(3).type_as(tensor)
 
@@ -153,7 +152,7 @@ class LlamaAttention(nn.Module):
         q, k, v = (linear(x).unflatten(-1, (-1, self.head_width)) for linear in maps)
         q, k = _rotate(q, rotation), _rotate(k, rotation)
         if self.repeats or q.dtype == torch.float32:
-            # Flash attention, the kernel that takes fewer key heads as they are, does not do fp32.
+            # Flash attention, the kernel that takes fewer key heads directly, does not do fp32.
             k, v = (t.repeat_interleave(q.size(2) // k.size(2), dim=2) for t in (k, v))
         q, k, v = (t.transpose(1, 2) for t in (q, k, v))
         mixed = functional.scaled_dot_product_attention(
@@ -182,7 +181,7 @@ LLAMA_8B = LlamaSizes(layers=32, width=4096, mlp_width=14336, tied=False)
 
 
 class Llama(nn.Module):
-    """Tokens [B, T] to logits [B, T, V]; the head may share the embedding's matrix."""
+    """Maps tokens [B, T] to logits [B, T, V]; the head may share the embedding's matrix."""
 
     def __init__(self, sizes, writing=Writing()):
         super().__init__()
@@ -281,7 +280,7 @@ LLAMA_SIZES = {"llama-1b": LlamaSizes(), "llama-8b": LLAMA_8B}
 
 
 def written(name, writing):
-    """The model of this name, with as much of `writing` as concerns a model."""
+    """Returns the model of this name, with the parts of `writing` that concern a model."""
     peer = MODELS[name]
     if writing.loss == "own":
         peer = dataclasses.replace(peer, loss=own_cross_entropy)

@@ -1,7 +1,7 @@
 """Shards a model as PyTorch's users do: FSDP2, HSDP and DDP, for fsdp2_null.py.
 
-What FSDP2 and DDP leave to the user is a *variant*. VARIANTS names those of a strategy; the lowest
-peak of all is what we are compared with.
+What FSDP2 and DDP leave to the user is a *variant*. VARIANTS names those of a strategy; we are
+compared with the lowest peak of all.
 """
 
 import contextlib
@@ -21,8 +21,7 @@ def _fully_shard_options(options):
     if keywords["reshard_after_forward"] is None:
         keywords["reshard_after_forward"] = int(options.reshard_after_forward)
     if options.param_dtype != "fp32":
-        # This is not for fp32: a policy that casts nothing still looks at the inputs of every
-        # block.
+        # Not for fp32: a policy that casts nothing still looks at the inputs of every block.
         keywords["mp_policy"] = MixedPrecisionPolicy(
             param_dtype=DTYPES[options.param_dtype], reduce_dtype=DTYPES[options.reduce_dtype]
         )
@@ -38,7 +37,7 @@ def _fully_shard_options(options):
 
 
 def _fully_shard_tables(tables, keywords):
-    """Embedding and head as groups of their own. The head's stays gathered until backward."""
+    """Makes embedding and head groups of their own. The head stays gathered until backward."""
     *others, head = tables
     for modules in others:
         fully_shard(modules, **keywords)
@@ -49,7 +48,7 @@ def _fully_shard_tables(tables, keywords):
 
 
 def _set_prefetch(blocks, options):
-    """Explicit lists of so many blocks instead of FSDP2's own order."""
+    """Sets explicit lists of `count` blocks instead of FSDP2's own order."""
     for i, block in enumerate(blocks):
         if ahead := blocks[i + 1 : i + 1 + options.forward_prefetch]:
             block.set_modules_to_forward_prefetch(ahead)
@@ -77,7 +76,7 @@ def make_fsdp(peer, options):
 
 
 def _reduce_bucket(dtype, bucket):
-    """Does what DDP does with a bucket, or what its bf16_compress_hook or fp16_compress_hook does:
+    """Does what DDP does with a bucket, or what its bf16_compress_hook or fp16_compress_hook do:
     those need an answer of the collective, and the fake process group gives none."""
     buffer = bucket.buffer()
     if dtype != buffer.dtype:

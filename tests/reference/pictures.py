@@ -1,4 +1,4 @@
-"""Writes pictures of every kind that train reads, each with the pixels that Pillow has of it:
+"""Writes pictures of every kind that train reads, each with the pixels that Pillow reads from it:
 
     tests/support/pytorch build tests/reference/pictures.py FOLDER SEED
 
@@ -18,7 +18,7 @@ SUBSAMPLING = [0, 1, 2]  # 4:4:4, 4:2:2, 4:2:0
 
 
 def picture(mode, width, height, generator):
-    """Smooth, with noise: what JPEG is made for."""
+    """Smooth with noise, for which JPEG is made."""
     x, y = numpy.meshgrid(numpy.linspace(0, 3, width), numpy.linspace(0, 3, height))
     planes = [128 + 100 * numpy.sin(x * (1 + c) + y) for c in range(4)]
     noise = generator.normal(0, 9, (height, width, 4))

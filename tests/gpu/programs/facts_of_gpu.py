@@ -1,11 +1,11 @@
-"""Facts of this machine's GPU, as PyTorch and NVIDIA's libraries tell them:
+"""Prints facts of this machine's GPU, as PyTorch and NVIDIA's libraries report them:
 
     facts_of_gpu.py FACT[=ARGUMENT]...      device context modules workspaces nccl callbacks clocks
 
 Every line of standard output is a JSON object with the fact's name as `fact`. Each fact is found in
-a process of its own, which begins with PyTorch loaded and CUDA untouched. Bytes that are in use are
-cudaMemGetInfo's total less its free ones, so they are the whole device's: nothing else should run
-on it meanwhile."""
+a process of its own, which begins with PyTorch loaded and CUDA untouched. Bytes in use are
+cudaMemGetInfo's total minus its free ones, so they are those of the whole device: nothing else
+should run on it meanwhile."""
 
 import ctypes
 import json
@@ -26,7 +26,7 @@ def used_bytes():
 
 
 def outside_bytes():
-    """Returns the bytes in use on the GPU, but for those of PyTorch's own allocator."""
+    """Returns the bytes in use on the GPU, except those of PyTorch's own allocator."""
     torch.cuda.synchronize()
     return used_bytes() - torch.cuda.memory_reserved()
 
@@ -56,7 +56,7 @@ def in_child(function):
 
 
 def cudnn_version():
-    """None where there is none that PyTorch takes."""
+    """Returns None if there is none that PyTorch takes."""
     try:
         return torch.backends.cudnn.version()
     except RuntimeError:
@@ -83,7 +83,7 @@ def device():
 
 
 class Holder:
-    """A process that makes a context when it is told to, and holds it until it is told to end."""
+    """Starts a process that makes a context when told to, and holds it until told to end."""
 
     def __init__(self):
         self.told, self.tells = os.pipe(), os.pipe()
@@ -106,8 +106,8 @@ class Holder:
 
 
 def context(count):
-    """Tells what each of more processes takes that only holds a context. All but this one are
-    forked before it has a context of its own."""
+    """Tells what each further process takes that only holds a context. All others are forked before
+    this one has a context of its own."""
     holders = [Holder() for _ in range(int(count))]
     torch.cuda.init()
     before, each = used_bytes(), []
@@ -121,7 +121,7 @@ def context(count):
 
 
 def modules():
-    """Tells how memory outside the allocator grows with the kinds of operators that were used."""
+    """Tells how memory outside the allocator grows with the kinds of operators used."""
     x = torch.ones(256, 256, device="cuda")
     image = torch.ones(4, 16, 32, 32, device="cuda")
     heads = torch.ones(2, 4, 128, 64, device="cuda", dtype=torch.bfloat16)
@@ -185,7 +185,7 @@ def nccl():
 
 
 def callbacks(library):
-    """The counter writes into a file, which this process reads back."""
+    """Counts through a file, which the counter writes and this process reads back."""
     attached = ctypes.CDLL(library).InitializeInjection()
     x = torch.ones(64, 64, device="cuda")
     operators = 20
@@ -205,8 +205,8 @@ def callbacks(library):
 
 
 def clocks(seconds):
-    """CUPTI's timestamps beside the host's real time, twice, and an interval of events beside the
-    host's monotonic clock."""
+    """Reports CUPTI's timestamps beside the host's real time, twice, and an interval of events
+    beside the host's monotonic clock."""
     cupti = ctypes.CDLL("libcupti.so.13")
     stamp = ctypes.c_uint64()
     torch.cuda.init()
@@ -243,7 +243,7 @@ def clocks(seconds):
 
 
 def main():
-    """Exits with 0 also where a fact could not be found: the others are told all the same."""
+    """Exits with 0 even if a fact could not be found: the others are still reported."""
     for word in sys.argv[1:]:
         tell.fact, _, argument = word.partition("=")
         find = globals()[tell.fact]

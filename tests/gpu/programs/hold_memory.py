@@ -1,4 +1,4 @@
-"""Takes this machine's GPU but for so many bytes, says how many are left, and waits to be ended:
+"""Takes all of this GPU's memory except BYTES, prints how many are left, and waits to be ended:
 
 hold_memory.py BYTES
 """
@@ -8,7 +8,7 @@ import time
 
 import torch
 
-PIECE_BYTES = 2 << 20  # the driver's pages: it gives nothing smaller back
+PIECE_BYTES = 2 << 20  # a page of the driver, which frees nothing smaller
 
 
 def main():

@@ -2,9 +2,9 @@
 
     kernel_times.py [--few]
 
-A line of JSON a case, of 20 repetitions by the GPU's own events, each after what lies before it has
-ended: median, least and most in microseconds, and the work: floating-point operations or bytes read
-and written.
+Prints a line of JSON a case, of 20 repetitions by the GPU's own events, each after all earlier work
+has ended: median, least and most in microseconds, and the work: floating-point operations or bytes
+read and written.
 """
 
 import itertools

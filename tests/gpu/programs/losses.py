@@ -1,5 +1,5 @@
-"""The losses of PyTorch's own training of the tutorial's model on this machine's GPU, a line of
-JSON a step:
+"""Prints the losses of PyTorch's own training of the tutorial's model on this machine's GPU, a
+line of JSON a step:
 
     losses.py DATA fp32|bf16 STEPS
 
@@ -22,7 +22,7 @@ BATCH = 64
 
 
 def make(dtype):
-    """Makes the model, in bf16 by FSDP2 on one rank, which keeps fp32 masters as Shardlens does."""
+    """Makes the model; in bf16 by FSDP2 on one rank, which keeps fp32 masters as Shardlens does."""
     model = tutorial.make_model(0).cuda()
     if dtype == "fp32":
         return model

@@ -3,8 +3,8 @@
     step_times.py MODEL BATCH fp32|bf16 eager|fsdp2|compile|graphs STEPS LIBRARY
 
 Prints a line of JSON: the median, the 5th and the 95th percentile of a step by the host's clock,
-each step up to the GPU's end of it; then what LIBRARY (count_calls.cpp) counts in steps after
-those. bf16 is autocast but under fsdp2, which casts parameters as Shardlens does. Adam is fused,
+where each step ends when the GPU has done it; then what LIBRARY (count_calls.cpp) counts in later
+steps. bf16 is autocast, except with fsdp2, which casts parameters as Shardlens does. Adam is fused,
 the batch resident; graphs replay what was captured once."""
 
 import contextlib
@@ -66,7 +66,7 @@ class Training:
 
 
 def captured(training):
-    """Warmed up beside the stream of all else, as PyTorch's notes on graphs have it."""
+    """Warms up on a side stream, as PyTorch's notes on graphs say."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -85,7 +85,7 @@ def counters():
 
 
 def calls_of(step, library):
-    """Kernels and graphs that a step launches, by the driver's calls and by the runtime's."""
+    """Counts kernels and graphs that a step launches, by the driver's and the runtime's calls."""
     if ctypes.CDLL(library).InitializeInjection() != 1:
         return dict.fromkeys(("kernels", "graphs", "runtime_kernels"))
     before = counters()

@@ -3,10 +3,10 @@ shapes:
 
     workspaces.py [--few]
 
-A line of JSON a case: `peak_bytes` that PyTorch's allocator has given at most above what was there
-before, `kept_bytes` of them that are left with the results, `outside_bytes` by which the memory
-grew that is not PyTorch's, or `error`. Every case runs twice and the second time counts: the first
-one loads modules."""
+Prints a line of JSON a case: `peak_bytes`, the most that PyTorch's allocator gave beyond what was
+allocated before, `kept_bytes`, those of them that are left with the results, `outside_bytes`, by
+which memory outside PyTorch grew, or `error`. Every case runs twice and the second time counts: the
+first one loads modules."""
 
 import gc
 import itertools
@@ -19,7 +19,7 @@ from torch import nn
 from torch.nn import functional
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-FEW = 2  # cases of a family
+FEW = 2  # cases in a family
 
 
 def made(*shape, dtype=torch.float32, learns=True):
@@ -197,7 +197,7 @@ def outside_bytes():
 
 
 def take(case):
-    """A dict: what it took the second time."""
+    """Returns a dict of what it took the second time."""
     before_outside = outside_bytes()
     case()
     gc.collect()

@@ -103,7 +103,7 @@ TEST_CASE("each missing file is named") {
   CHECK_THAT(refusal_of(data.path()), ContainsSubstring(name + ": is missing"));
 }
 
-TEST_CASE("what is no folder is refused by its name") {
+TEST_CASE("a path that is not a folder is refused by name") {
   const SmallDataset data(false);
   CHECK_THAT(refusal_of("fashion_mnist"), ContainsSubstring("'fashion_mnist'"));
   CHECK_THAT(refusal_of(data.file(kFiles[0])), ContainsSubstring("is not a folder"));
@@ -207,7 +207,7 @@ TEST_CASE("byte flips in gzipped files are refused or change nothing") {
   CHECK(refused > 500);  // all but the few header bytes that say nothing about the data
 }
 
-TEST_CASE("byte flips in plain files are refused or give sets of the same form") {
+TEST_CASE("byte flips in plain files are refused or give data sets of the same form") {
   const auto seed = Catch::getSeed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);

@@ -55,7 +55,7 @@ TEST_CASE("folders with train and val are taken as they are") {
   CHECK(names_in(found.test, folder.path()) == std::set<std::string>{"1:val/dog/2.png"});
 }
 
-TEST_CASE("without a split a fifth is for testing, the same wherever the folder lies") {
+TEST_CASE("without a split a fifth is for testing, the same wherever the folder is") {
   const tests::TemporaryFolder one, other;
   for (int i = 0; i < 500; ++i) {
     const std::string name = (i % 2 == 0 ? "a/" : "b/") + std::to_string(i) + ".png";
@@ -71,7 +71,7 @@ TEST_CASE("without a split a fifth is for testing, the same wherever the folder 
     CHECK_FALSE(train.contains(name));
   CHECK(names_in(list_image_folder(other.path()).test, other.path()) ==
         names_in(found.test, one.path()));
-  // One file more moves no other one.
+  // One more file moves no other one.
   write_empty(one, "a/more.png");
   const auto grown = names_in(list_image_folder(one.path()).test, one.path());
   for (const std::string& name : names_in(found.test, one.path())) CHECK(grown.contains(name));
@@ -84,7 +84,7 @@ TEST_CASE("a single image is trained on") {
   CHECK(list_image_folder(folder.path()).train.size() == 1);
 }
 
-TEST_CASE("a folder that is no image folder is refused in one line") {
+TEST_CASE("a folder that is not an image folder is refused in one line") {
   const tests::TemporaryFolder folder;
   check_refused(folder, "has no folders of classes");
   write_empty(folder, "a/readme.txt");
@@ -94,7 +94,7 @@ TEST_CASE("a folder that is no image folder is refused in one line") {
   check_refused(folder, "val/b: is a class without training images");
 }
 
-TEST_CASE("IDX files and image folders are told apart") {
+TEST_CASE("IDX files and image folders are distinguished") {
   const tests::TemporaryFolder folder;
   CHECK_FALSE(is_image_folder(folder.path()));
   CHECK_FALSE(is_image_folder(folder.file("none")));

@@ -1,5 +1,5 @@
-// Configurations of other programs: every key of every table, whole files in the style of their
-// documentation, and damaged ones.
+// Reads configurations of other programs: every key of every table, whole files in the style of
+// their documentation, and damaged ones.
 #include "planner/config/foreign/foreign.h"
 
 #include <fmt/format.h>
@@ -92,12 +92,12 @@ std::string plain(std::string_view name) {
 struct Case {
   std::string key;
   json value;
-  json beside;           // other keys of the file
-  std::string expected;  // of the line, behind the value; "!...": of a refusal
+  json beside;           // the file's other keys
+  std::string expected;  // after the line's value; "!...": of a refusal
   int64_t world_size = 1;
 };
 
-/// By hand from the programs' documentation, not from our tables.
+/// Written by hand from the programs' documentation, not from our tables.
 const std::vector<Case>& deepspeed_cases() {
   static const json kFp16 = {{"fp16", {{"enabled", true}}}};
   static const std::vector<Case> kCases = {
@@ -284,7 +284,7 @@ ForeignContext ranks(int64_t world_size) {
           .flags = world_size > 1 ? std::vector<std::string>{"world"} : std::vector<std::string>{}};
 }
 
-/// Of docs/strategies.md.
+/// The tables of docs/strategies.md.
 std::string section_of(ForeignFormat format) {
   std::string rows, refused;
   for (const ForeignKey& key : foreign_keys(format)) {
@@ -298,7 +298,7 @@ std::string section_of(ForeignFormat format) {
                      to_string(format), rows, refused);
 }
 
-/// A value that turns on what `off`, JSON or nothing, turns off.
+/// A value that turns on the setting that `off`, JSON or nothing, turns off.
 json on_value(std::string_view off) {
   if (off.empty()) return {{"enabled", true}};
   const json value = json::parse(off);
@@ -345,7 +345,7 @@ TEST_CASE("the tables of other programs' keys are tested key by key", "[foreign]
   }
 }
 
-TEST_CASE("keys without a meaning here change nothing and are told with the reason", "[foreign]") {
+TEST_CASE("keys without a meaning here change nothing and are reported with a reason", "[foreign]") {
   for (const ForeignFormat format : kFormats) {
     const Config without = read(format, json::object()).config;
     for (const ForeignKey& key : foreign_keys(format)) {
@@ -410,7 +410,7 @@ TEST_CASE("under a launcher its ranks count, not those of the file", "[foreign]"
   CHECK(parse_arguments({"--config", folder.file("ds.json"), "--batch", "3"}).config.batch == 3);
 }
 
-TEST_CASE("what another program chooses is what we take, and is told", "[foreign]") {
+TEST_CASE("what another program chooses is taken and reported", "[foreign]") {
   const ForeignOutcome result =
       read(ForeignFormat::deepspeed, json{{"train_micro_batch_size_per_gpu", "auto"},
                                           {"train_batch_size", "auto"},
@@ -453,7 +453,7 @@ TEST_CASE("a key without a name is refused", "[foreign]") {
              ContainsSubstring("unknown key \".zero_optimization\""));
 }
 
-TEST_CASE("letters that are not ASCII are read in TOML's strings, and refused elsewhere",
+TEST_CASE("letters outside ASCII are read in TOML's strings, and refused elsewhere",
           "[foreign]") {
   const std::string model = "[model]\nflavor = \"8B\"\n";
   const auto refusal = [](const std::string& text) {
@@ -470,7 +470,7 @@ TEST_CASE("letters that are not ASCII are read in TOML's strings, and refused el
   }
 }
 
-TEST_CASE("the format of a file is told by its name, of JSON by its keys", "[foreign]") {
+TEST_CASE("the format of a file follows from its name, and for JSON from its keys", "[foreign]") {
   CHECK(foreign_format("", "x.yaml") == ForeignFormat::accelerate);
   CHECK(foreign_format("", "x.toml") == ForeignFormat::torchtitan);
   CHECK(foreign_format(R"({"train_batch_size": 8})", "x.json") == ForeignFormat::deepspeed);
@@ -522,7 +522,7 @@ TEST_CASE("damaged configurations of other programs never crash", "[foreign]") {
   CHECK(refused > kTries / 2);
 }
 
-TEST_CASE("hostile sizes of another program's file are refused", "[foreign]") {
+TEST_CASE("hostile sizes in another program's file are refused", "[foreign]") {
   const std::string deep(5000, '[');
   std::string laughs = "a0: &a0 [1,1,1,1,1,1,1,1,1]\n";
   for (int i = 1; i < 12; ++i) {
@@ -537,7 +537,7 @@ TEST_CASE("hostile sizes of another program's file are refused", "[foreign]") {
              ContainsSubstring("not a configuration"));
 }
 
-TEST_CASE("the page on strategies has the tables of other programs' keys", "[foreign]") {
+TEST_CASE("the strategies page has the tables of other programs' keys", "[foreign]") {
   const std::string page =
       shardlens::tests::read_file(std::string(SHARDLENS_SOURCE_DIR) + "/docs/strategies.md");
   for (const ForeignFormat format : kFormats) {

@@ -22,7 +22,7 @@ using Catch::Matchers::MessageMatches;
 
 namespace {
 
-/// What the user is told, which must be one line.
+/// The error that the user gets, which must be one line.
 std::string refusal(const std::vector<std::string>& arguments) {
   try {
     Config config = parse_arguments(arguments).config;
@@ -54,7 +54,7 @@ TEST_CASE("flags set the field of their name and keep the other defaults") {
   CHECK(strategy.communicator == CommunicatorKind::local);
 }
 
-TEST_CASE("every option survives the way through JSON") {
+TEST_CASE("every option survives a round trip through JSON") {
   Config config;
   for (const Option& option : options()) {
     if (std::holds_alternative<bool Config::*>(option.field)) {
@@ -115,7 +115,7 @@ TEST_CASE("wrong flags get one line: what, why, how to fix") {
   CHECK_THAT(refusal({"--config", "/no/such/file"}), ContainsSubstring("cannot be opened"));
 }
 
-TEST_CASE("a recording is of all steps, of some or of none") {
+TEST_CASE("a recording has all steps, some or none") {
   const auto recording = [](const std::string& word) {
     return recording_of(parse_arguments({"--profile", word}).config);
   };
@@ -251,7 +251,7 @@ TEST_CASE("combinations that cannot run are refused in one line") {
   }
 }
 
-TEST_CASE("checkpoints are made where there is something to keep") {
+TEST_CASE("checkpoints are made if there is something to keep") {
   const auto of = [](const std::vector<std::string>& flags) {
     Config config = parse_arguments(flags).config;
     if (!config.device.kind) config.device.kind = DeviceKind::cpu;

@@ -1,4 +1,4 @@
-// What a plan knows of data without reading any, and that it is what a run finds.
+// Checks what a plan knows of data without reading any, and that a run finds the same.
 #include "planner/config/training_data.h"
 
 #include <zlib.h>
@@ -54,7 +54,7 @@ void gzip(const std::string& path) {
   std::filesystem::remove(path);
 }
 
-/// Of the train and test images that a rank keeps on its device.
+/// The train and test images that a rank keeps on its device.
 int64_t input_bytes(const models::ModelSpec& spec, const Config& config) {
   const Plan plan = make_plan(spec, config, target_of(config, ""), {});
   return plan.at_peak.category_bytes[static_cast<size_t>(profiler::Category::input)];
@@ -96,7 +96,7 @@ TEST_CASE("the packaged images are as the planner knows them", "[plan]") {
                               .classes = loaded.classes});
 }
 
-TEST_CASE("a folder of IDX files lies on the device, one of image files does not", "[plan]") {
+TEST_CASE("a folder of IDX files is kept on the device, one of image files is not", "[plan]") {
   constexpr uint32_t kTrain = 50000, kTest = 5000, kPx = 12;
   const tests::TemporaryFolder idx, images;
   tests::write_idx_dataset(idx.path(), {.train = kTrain, .test = kTest, .px = kPx, .classes = 3});
@@ -114,7 +114,7 @@ TEST_CASE("a folder of IDX files lies on the device, one of image files does not
   CHECK(input_bytes(spec, config_of(images.path())) <= 16 * one_batch);
 }
 
-TEST_CASE("data that a model cannot take are refused as train refuses them", "[plan]") {
+TEST_CASE("data that a model cannot take is refused as train refuses it", "[plan]") {
   const tests::TemporaryFolder folder;
   tests::write_idx_dataset(folder.path(), {.train = 30, .test = 7, .px = 12, .classes = 3});
   const auto check = [&](const models::ModelSpec& spec, const Config& config,

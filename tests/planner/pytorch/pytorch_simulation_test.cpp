@@ -1,5 +1,5 @@
-// The engine "pytorch-fsdp2" against PyTorch itself: peaks and events of Python runs on the null
-// device, recorded by tests/reference/engine_null.py.
+// Compares the engine "pytorch-fsdp2" with PyTorch itself: peaks and events of Python runs on the
+// null device, recorded by tests/reference/engine_null.py.
 #include "planner/pytorch/simulation.h"
 
 #include <fmt/format.h>
@@ -38,7 +38,7 @@ std::vector<EngineCase> recorded_cases(const models::TorchRules& torch) {
   return cases;
 }
 
-/// What did not fit the GPU must be said not to.
+/// A run that did not fit the GPU must be predicted not to.
 void check_peaks(const std::vector<EngineCase>& cases) {
   tests::Sample sample(Catch::getSeed());
   for (const EngineCase& engine_case : cases) {
@@ -76,7 +76,7 @@ void check_events(const nlohmann::json& run) {
   const auto [a, b] = std::ranges::mismatch(recorded, predicted);
   INFO("the first difference is at event " << a - recorded.begin());
   CHECK(a == recorded.end());
-  // What is given back at the program's end comes after.
+  // Frees at the program's end come after it.
   CHECK(std::all_of(b, predicted.end(), [](int64_t event) { return event < 0; }));
   CHECK(recorded.size() > 1000);
 }
@@ -90,9 +90,9 @@ TEST_CASE("FSDP2 asks for the same memory in the same order as in Python", "[eng
   }
 }
 
-// On cases that nobody has looked at the engine is allowed to be wrong by 0.5 % at worst
-// (tests/bench/engine_accuracy). That it is not wrong at all about these is held here, so that a
-// change of it is seen.
+// On cases that nobody has looked at, the engine may be wrong by 0.5 % at worst
+// (tests/bench/engine_accuracy). That it is exact about these is asserted here, so that any change
+// is noticed.
 TEST_CASE("predicted peaks of FSDP2 are PyTorch's", "[engine]") {
   for (const models::TorchRules& torch : models::torch_rules()) {
     const std::vector<EngineCase> cases = recorded_cases(torch);
@@ -103,7 +103,7 @@ TEST_CASE("predicted peaks of FSDP2 are PyTorch's", "[engine]") {
   }
 }
 
-TEST_CASE("an engine's run ends where the GPU is full", "[engine]") {
+TEST_CASE("an engine's run ends when the GPU is full", "[engine]") {
   const models::ModelSpec spec = models::find_spec("vit-tutorial");
   planner::PytorchOptions options = options_for("h200");
   options.allocator.capacity_bytes = int64_t{100} << 20;
@@ -136,7 +136,7 @@ TEST_CASE("the engine says what it does not model", "[engine]") {
   refuses("vit-tutorial", config, "--wrap");
 }
 
-TEST_CASE("parameters come by in the order of PyTorch's modules", "[engine]") {
+TEST_CASE("parameters are visited in the order of PyTorch's modules", "[engine]") {
   const auto parameters = planner::pytorch_parameters(models::find_spec("vit-tutorial"));
   const std::vector<int> order = planner::module_order(parameters);
   const auto name = [&](size_t i) { return parameters[static_cast<size_t>(order[i])].name; };

@@ -68,7 +68,7 @@ TEST_CASE("the evaluation of whole parameters needs no slot") {
   }
 }
 
-TEST_CASE("ddp and single cast their parameters group by group where they compute in bf16") {
+TEST_CASE("ddp and single cast their parameters group by group if they compute in bf16") {
   for (const StrategyKind kind : {StrategyKind::ddp, StrategyKind::single}) {
     Strategy strategy{.kind = kind, .world_size = kind == StrategyKind::ddp ? 2 : 1};
     strategy.param_dtype = DType::bf16;
@@ -94,7 +94,7 @@ TEST_CASE("the input's bytes are the batch's images and labels") {
   CHECK(schedule.actions[0].bytes == 5 * (28 * 28 * 4 + 8));
 }
 
-TEST_CASE("single refuses to have several ranks, and nothing has none") {
+TEST_CASE("single refuses several ranks, and no strategy takes zero") {
   CHECK_THROWS_MATCHES(tutorial(StrategyKind::single, 2), std::invalid_argument,
                        MessageMatches(ContainsSubstring("choose ddp or fsdp")));
   for (const StrategyKind kind : {StrategyKind::single, StrategyKind::ddp, StrategyKind::fsdp}) {

@@ -19,7 +19,7 @@ Strategy fsdp(Reshard reshard, int world_size = 2) {
   return strategy;
 }
 
-/// As many gathers ahead of the compute, forward and backward.
+/// `depth` gathers ahead of the compute, forward and backward.
 Strategy prefetching(int depth, int world_size = 2) {
   Strategy strategy = fsdp(Reshard::yes, world_size);
   strategy.forward_prefetch = depth;
@@ -99,7 +99,7 @@ TEST_CASE("slots of the tutorial's model are what the groups and buckets need") 
   CHECK(unsharded[2].bytes == (1296 + 256 + 16) * 4);  // the head, aligned and padded
 
   CHECK(slots_of(tutorial(Reshard::yes), SlotKind::unsharded).size() == 2);
-  // Eleven kept groups, and the embedding alone in the ring.
+  // Eleven kept groups, and only the embedding in the ring.
   CHECK(slots_of(tutorial(Reshard::no), SlotKind::unsharded).size() == 12);
   CHECK(slots_of(schedule, SlotKind::receive).empty());
   CHECK(slots_of(schedule, SlotKind::gradient_shard).empty());
@@ -123,7 +123,7 @@ TEST_CASE("gloo reductions have a receive slot as large as the bucket") {
   }
 }
 
-TEST_CASE("the first gathers come before the input, each later one beside a forward") {
+TEST_CASE("the first gathers come before the input, each later one during a forward") {
   const Schedule schedule = tutorial(Reshard::yes);
   const std::vector<int> gathers = ids_of(schedule, ActionKind::all_gather);
   const std::vector<int> casts = ids_of(schedule, ActionKind::cast_shard);
@@ -140,7 +140,7 @@ TEST_CASE("the first gathers come before the input, each later one beside a forw
   }
 }
 
-TEST_CASE("deeper prefetch takes more slots, none takes one") {
+TEST_CASE("deeper prefetch takes more slots, no prefetch takes one") {
   for (int depth = 0; depth <= 4; ++depth) {
     CAPTURE(depth);
     const models::ModelSpec spec = models::find_spec("vit-tutorial");
@@ -167,7 +167,7 @@ TEST_CASE("groups above a block have a slot of their own, shared where they cann
   CHECK(unsharded[2].bytes == std::max(embed_bytes, head_bytes));
 }
 
-TEST_CASE("groups that prefetch brings together do not share a slot") {
+TEST_CASE("groups that prefetch unshards at once do not share a slot") {
   models::ModelSpec spec = large_ends();
   // Only one block: with depth 1 the head is gathered while the block computes, with depth 2
   // while the embedding does.
@@ -201,7 +201,7 @@ TEST_CASE("an evaluation shares the training step's unsharded slots") {
   }
 }
 
-TEST_CASE("one rank alone does what many do, without the collectives") {
+TEST_CASE("a single rank does what many do, without the collectives") {
   const models::ModelSpec spec = models::find_spec("vit-tutorial");
   const auto kinds_of = [&](int world_size) {
     std::vector<ActionKind> kinds;

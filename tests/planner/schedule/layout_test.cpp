@@ -79,14 +79,14 @@ TEST_CASE("embedding and head do not make buckets larger, whatever their size") 
   const Layout layout =
       make_layout(three_groups({400, 400, 400}, {96, 96, 96}, {40, 40, 4000}), {});
   CHECK(layout.block_numel == 288);
-  CHECK(layout.groups[0].buckets.size() == 3);  // each alone is above the limit of 96
+  CHECK(layout.groups[0].buckets.size() == 3);  // each by itself is above the limit of 96
   CHECK(layout.groups[1].buckets.size() == 3);
   REQUIRE(layout.groups[2].buckets.size() == 2);
   CHECK(parameters_of(layout.groups[2].buckets[0]) == std::vector<int>{8});
   CHECK(parameters_of(layout.groups[2].buckets[1]) == std::vector<int>{7, 6});  // 48 + 48
 }
 
-TEST_CASE("a model without blocks takes its largest group for one") {
+TEST_CASE("a model without blocks treats its largest group as one") {
   models::ModelSpec spec = three_groups({96, 96, 96}, {32}, {300, 1});
   spec.units.erase(spec.units.begin() + 1);
   spec.parameters.erase(spec.parameters.begin() + 3);
@@ -96,7 +96,7 @@ TEST_CASE("a model without blocks takes its largest group for one") {
   CHECK(layout.groups[0].buckets.size() == 3);  // 96 each, under a limit of 106
 }
 
-TEST_CASE("a parameter of several units stands where the first of them uses it") {
+TEST_CASE("a parameter of several units is placed where the first of them uses it") {
   models::ModelSpec spec = three_groups({1}, {16, 16, 16}, {1});
   models::UnitSpec again = spec.units[1];
   again.name = "block_again";
@@ -112,7 +112,7 @@ TEST_CASE("a parameter of several units stands where the first of them uses it")
   CHECK(order == std::vector<int>{5, 3, 2, 1});
 }
 
-TEST_CASE("units that share a parameter come into one group") {
+TEST_CASE("units that share a parameter are put into one group") {
   models::ModelSpec spec = three_groups({1}, {2}, {3});
   spec.units[2].parameters = {2, 0};
   const Layout layout = make_layout(spec, {});
@@ -123,7 +123,7 @@ TEST_CASE("units that share a parameter come into one group") {
   CHECK(parameters_of(layout.groups[0].buckets.front()).front() == 2);
 }
 
-TEST_CASE("layouts that a step cannot run are refused") {
+TEST_CASE("layouts that a step cannot run with are refused") {
   models::ModelSpec spec = three_groups({1}, {2}, {3});
   const auto refusal = [&] { make_layout(spec, {}); };
 
@@ -135,7 +135,7 @@ TEST_CASE("layouts that a step cannot run are refused") {
                        MessageMatches(ContainsSubstring("no units")));
 }
 
-TEST_CASE("names that fit no parameter, and strategies that do not fit the ranks, are refused") {
+TEST_CASE("names that match no parameter, and strategies that do not fit the ranks, are refused") {
   const models::ModelSpec spec = models::find_spec("vit-tutorial");
   const auto refusal = [&](const Strategy& strategy) -> std::string {
     try {
@@ -175,7 +175,7 @@ TEST_CASE("a wrap policy decides what is gathered together") {
   const std::string block = "encoder.layers.encoder_layer_";
   CHECK(groups({.kind = WrapKind::module, .module = ".*layer_[37]"}) ==
         std::vector<std::string>{"embed", "rest", block + "3", block + "7", "head"});
-  // A module that is a part of a unit takes the rest of it along.
+  // A module that is a part of a unit takes the rest of the unit along.
   const auto mlps = groups({.kind = WrapKind::module, .module = ".*\\.mlp"});
   CHECK(mlps.size() == 13);
   CHECK(mlps[2] == block + "0.mlp");

@@ -17,7 +17,7 @@ using planner::NamePattern;
 
 namespace {
 
-/// What the standard library's regular expressions (ECMAScript's) say, by the same rule.
+/// The answer of the standard library's regular expressions (ECMAScript's), by the same rule.
 std::string match_of_standard(const std::string& expression, const std::string& parameter) {
   const std::regex regex(expression);
   for (size_t end = parameter.find('.');; end = parameter.find('.', end + 1)) {
@@ -27,7 +27,7 @@ std::string match_of_standard(const std::string& expression, const std::string& 
   }
 }
 
-/// Without quantifiers in each other, in which the standard library would lose itself.
+/// Without nested quantifiers, which make the standard library take exponential time.
 std::string random_expression(std::mt19937& random, int depth) {
   static const std::vector<std::string> kParts = {
       "layers", "\\.",    ".*",     ".*?", "\\d+", "[0-9]", "[^.]+", "mlp",  "\\w*",   "weight",
@@ -72,7 +72,7 @@ TEST_CASE("expressions mean what they mean in ECMAScript", "[wrap]") {
   CHECK(matched > 100 / tests::kCasesPerSample);
 }
 
-TEST_CASE("what cannot be matched in linear time is refused in one line", "[wrap]") {
+TEST_CASE("expressions that cannot be matched in linear time are refused in one line", "[wrap]") {
   for (const char* expression : {"(a)\\1", "(?=mlp).*", "(?!mlp).*", "(?<=a)b", "(", "[a", "*"}) {
     try {
       const NamePattern pattern("--freeze ", expression);

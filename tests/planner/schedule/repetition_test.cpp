@@ -1,5 +1,5 @@
-// Steps of many microbatches: a schedule that lists a round once is the one in which all stand, and
-// a simulation that leaves settled rounds out takes what one of all of them takes.
+// Steps of many microbatches: a schedule that lists a round once equals the one that lists all, and
+// a simulation that leaves out settled rounds takes the same memory as one that has all.
 #include "planner/schedule/repetition.h"
 #include "models/families.h"
 
@@ -51,7 +51,7 @@ PreparedRun prepared(const std::vector<std::string>& flags, bool in_python = fal
   return prepare(spec_of(config), config, target, nullptr);
 }
 
-/// All that a simulation says, but for where in the timeline it says it.
+/// All that a simulation says, except where in the timeline it says it.
 struct Outcome {
   SimulatedPeak peak, step_peak;
   int64_t pinned_bytes = 0, host_bytes = 0, retries = 0, least_bytes = 0;
@@ -76,8 +76,8 @@ Outcome outcome_of(const PreparedRun& run, int64_t capacity_bytes = kUnlimitedBy
   return outcome;
 }
 
-/// The same from all microbatches and from those that stand for them; on a device that is large
-/// enough, on one that has to stall, and on one that is too small.
+/// Compares all microbatches with the ones that stand for them: on a device that is large enough,
+/// on one that has to stall, and on one that is too small.
 void check_left_out(PreparedRun run) {
   const Outcome some = outcome_of(run);
   run.every_microbatch = true;
@@ -94,7 +94,7 @@ void check_left_out(PreparedRun run) {
 
 }  // namespace
 
-TEST_CASE("a repeated schedule is the one in which all rounds stand", "[planner][repetition]") {
+TEST_CASE("a repeated schedule equals the one that lists all rounds", "[planner][repetition]") {
   std::mt19937_64 engine(Catch::getSeed());
   INFO("seed " << Catch::getSeed());
   int repeated = 0;
@@ -198,7 +198,7 @@ TEST_CASE("a broken repetition is found", "[planner][repetition]") {
   }
 }
 
-TEST_CASE("rounds are left out where a state comes again twice", "[planner][repetition]") {
+TEST_CASE("rounds are left out once a state has recurred twice", "[planner][repetition]") {
   SettledRounds rounds;
   const auto arrive = [&](int64_t layout, int64_t total, int64_t left, int64_t retries) {
     return rounds.arrive({{layout}, {total}}, left, retries);
@@ -212,7 +212,7 @@ TEST_CASE("rounds are left out where a state comes again twice", "[planner][repe
   CHECK(rounds.retries_left_out() == 141);
   rounds.forget();
 
-  // Where no state returns, but as much is held and reserved for eight rounds.
+  // No state returns, but the same amount is held and reserved for eight rounds.
   CHECK(arrive(100, 7, 1000, 5) == 0);
   for (int round = 0; round < 8; ++round) {
     CHECK(arrive(round, 8, 900 - round, 5 + round / 4) == 0);
@@ -308,7 +308,7 @@ TEST_CASE("ten thousand microbatches are planned as a few", "[planner][repetitio
   }
 }
 
-TEST_CASE("rounds that are alike take the time that they would", "[planner][repetition]") {
+TEST_CASE("equal rounds take the time that they would one by one", "[planner][repetition]") {
   for (const char* model : {"vit-tutorial", "vit-l16", "llama-1b"}) {
     for (const char* offload : {"none", "all"}) {
       for (const char* sync : {"every", "last"}) {

@@ -50,7 +50,7 @@ int64_t count(const Schedule& schedule, ActionKind kind) {
                        [&](const Action& action) { return action.kind == kind; });
 }
 
-/// By action, the actions that must end before it starts.
+/// For each action, the actions that must end before it starts.
 using Ancestors = std::vector<std::vector<bool>>;
 
 Ancestors ancestors_of(const Schedule& schedule) {
@@ -85,7 +85,7 @@ bool conflict(const Action& a, const Action& b) {
   return meets(a.writes, b) || meets(b.writes, a);
 }
 
-/// Over strategies with every knob there is.
+/// Over strategies with every option there is.
 template <typename Check>
 void for_rich_schedules(uint64_t count, Check check) {
   for_random_schedules(count, check, tests::random_rich_strategy);

@@ -57,7 +57,7 @@ std::string with_single_blanks(const std::string& line) {
 
 enum class Verdict { refused, invalid, valid };
 
-/// What becomes of any text; anything but these three outcomes fails the test.
+/// The outcome of reading any text; anything but these three fails the test.
 Verdict read(const std::string& text) {
   Schedule schedule;
   try {
@@ -80,14 +80,14 @@ std::string replaced(std::string text, const std::string& from, const std::strin
   return text.replace(at, from.size(), to);
 }
 
-/// One random change: a byte, a cut, a line taken out or written twice.
+/// One random change: a byte, a cut, a line removed or written twice.
 void damage(std::string& text, std::mt19937_64& engine) {
   const auto position = [&] {
     return static_cast<size_t>(
         tests::random_between(engine, 0, static_cast<int64_t>(text.size()) - 1));
   };
   const size_t at = position();
-  const size_t line = text.rfind('\n', at) + 1;  // 0 where there is none
+  const size_t line = text.rfind('\n', at) + 1;  // 0 if there is none
   const size_t line_size = text.find('\n', line) - line + 1;
   switch (tests::random_between(engine, 0, 5)) {
     case 0:
@@ -129,7 +129,7 @@ TEST_CASE("schedules on file are read and written without a change") {
   }
 }
 
-TEST_CASE("an action's line says all that is not empty") {
+TEST_CASE("an action's line has every field that is not empty") {
   const Schedule schedule = small_fsdp();
   // Aligned, the embedding is 32 + 16 + 16 + 48 elements; padded 128, of which a rank has 64.
   CHECK(action_to_text(schedule, 1) ==
@@ -170,7 +170,7 @@ TEST_CASE("a line shows what is out of range instead of failing on it") {
   CHECK_THAT(action_to_text(schedule, 0), ContainsSubstring("writes=?-5"));
 }
 
-TEST_CASE("whatever is unknown is refused with its line") {
+TEST_CASE("an unknown word is refused with its line") {
   const std::string text = to_text(small_fsdp());
   const auto refuses = [&](const std::string& damaged, const std::string& reason) {
     CHECK_THROWS_MATCHES(parse_schedule(damaged), std::invalid_argument,
@@ -199,7 +199,7 @@ TEST_CASE("whatever is unknown is refused with its line") {
   refuses(text.substr(text.find('\n') + 1), "line 1: the first line");
 }
 
-TEST_CASE("no beginning of a schedule passes for a whole one") {
+TEST_CASE("no truncated schedule passes for a whole one") {
   const std::string text = to_text(small_fsdp());
   REQUIRE(read(text) == Verdict::valid);
   for (size_t size = 0; size + 1 < text.size(); ++size) {
@@ -219,7 +219,7 @@ TEST_CASE("damaged text is refused, found invalid or another valid schedule") {
     for (int64_t i = 0; i < changes; ++i) damage(text, engine);
     ++outcomes[static_cast<size_t>(read(text))];
   }
-  // The damage must reach the parser, the rules and what lies behind them.
+  // The damage must reach the parser, the rules and the code after them.
   for (const int count : outcomes) CHECK(count > 20);
 }
 

@@ -1,4 +1,4 @@
-// Models whose head is tied to the embedding: one matrix, of one group, used at both ends of a
+// Models whose head is tied to the embedding: one matrix, in one group, is used at both ends of a
 // step.
 #include <algorithm>
 #include <catch2/catch_get_random_seed.hpp>
@@ -83,7 +83,7 @@ TEST_CASE("the tied matrix is reduced once, after both of its units") {
   CHECK(backwards[2] < reductions[1]);
 }
 
-TEST_CASE("a tied matrix that waits through backward has a reduce slot of its own") {
+TEST_CASE("a tied matrix that waits through backward has its own reduce slot") {
   const Schedule schedule =
       build_schedule(tied(3), {.kind = StrategyKind::fsdp, .world_size = 2}, Pass::train);
   const auto slots = std::count_if(schedule.slots.begin(), schedule.slots.end(),

@@ -1,4 +1,4 @@
-// Every rule is tried by breaking a valid schedule in one place.
+// Tries every rule by breaking a valid schedule in one place.
 
 #include <algorithm>
 #include <catch2/catch_get_random_seed.hpp>
@@ -83,7 +83,7 @@ std::vector<Schedule> valid_schedules() {
   return schedules;
 }
 
-/// Applies `map` to every id in every list of waits; -1 takes the wait away.
+/// Applies `map` to every id in every list of waits; -1 removes the wait.
 void renumber(Schedule& schedule, const std::function<int(int)>& map) {
   for (Action& action : schedule.actions) {
     for (int& wait : action.waits) wait = map(wait);
@@ -112,7 +112,7 @@ Schedule with_swapped_actions(Schedule schedule, int a, int b) {
 int size_of(const Schedule& schedule) { return static_cast<int>(schedule.actions.size()); }
 
 /// Which parameters a unit has is the model's knowledge: without one of its segments the schedule
-/// is that of another model, unless bucket or unit have no other.
+/// is that of another model, unless the bucket or the unit has no other segment.
 bool is_spare_segment(const Schedule& schedule, int id) {
   const Action& action = schedule.actions[id];
   if (action.kind != ActionKind::backward) return false;
@@ -149,7 +149,7 @@ void require_caught(const Schedule& schedule, Break breaks) {
 
 }  // namespace
 
-TEST_CASE("what the builders give is valid") {
+TEST_CASE("the builders' schedules are valid") {
   for (const Schedule& schedule : valid_schedules()) CHECK_NOTHROW(validate(schedule));
 }
 
@@ -193,7 +193,7 @@ TEST_CASE("no action may come twice") {
   }
 }
 
-TEST_CASE("actions that meet in a slot cannot change places") {
+TEST_CASE("actions that share a slot cannot swap places") {
   int tried = 0;
   for (const Schedule& schedule : valid_schedules()) {
     for (int a = 0; a < size_of(schedule); ++a) {
@@ -232,7 +232,7 @@ TEST_CASE("no access may go to another slot") {
       for (auto list : {&Action::reads, &Action::writes}) {
         for (size_t i = 0; i < (schedule.actions[id].*list).size(); ++i) {
           const int slot = (schedule.actions[id].*list)[i];
-          // Either receive buffer will do, where it is large enough.
+          // Either receive buffer will do if it is large enough.
           if (schedule.slots[slot].kind == SlotKind::receive) continue;
           for (int other = -1; other <= static_cast<int>(schedule.slots.size()); ++other) {
             if (other == slot || !sample.has_next()) continue;
@@ -245,7 +245,7 @@ TEST_CASE("no access may go to another slot") {
   }
 }
 
-TEST_CASE("slots are no smaller than what they hold") {
+TEST_CASE("slots are at least as large as what they hold") {
   for (const Schedule& schedule : valid_schedules()) {
     for (size_t i = 0; i < schedule.slots.size(); ++i) {
       INFO("slot " << schedule.slots[i].name());
@@ -301,7 +301,7 @@ TEST_CASE("the group of a gathered unit cannot be another") {
   }
 }
 
-TEST_CASE("a kind cannot stand for another") {
+TEST_CASE("an action cannot have another kind") {
   tests::Sample sample(Catch::getSeed());
   for (const Schedule& schedule : valid_schedules()) {
     for (int id = 0; id < size_of(schedule); ++id) {
@@ -316,7 +316,7 @@ TEST_CASE("a kind cannot stand for another") {
   }
 }
 
-TEST_CASE("buckets lie as they must") {
+TEST_CASE("buckets have a valid layout") {
   for (const Schedule& schedule : valid_schedules()) {
     const auto caught = [&](auto change) {
       require_caught(schedule, [&](Schedule& it) { change(it.groups[1].buckets[0]); });
@@ -406,7 +406,7 @@ TEST_CASE("a bucket gets no gradients after its reduction") {
   }
 }
 
-TEST_CASE("casts read the parameters of before the optimizer's step") {
+TEST_CASE("casts read the parameters from before the optimizer's step") {
   const Schedule schedule = valid_schedules().front();
   const int step = size_of(schedule) - 1;
   REQUIRE(schedule.actions[step].kind == ActionKind::optimizer_step);
@@ -421,7 +421,7 @@ TEST_CASE("casts read the parameters of before the optimizer's step") {
   Action reshard = *freed;
   reshard.group = cast.group;
 
-  // Places of cast and reshard among the last actions: one more use of the group, which nobody
+  // Places of cast and reshard among the last actions: one more use of the group, which nothing
   // reads, before, around and after its optimizer step.
   const auto with_use = [&](int cast_at, int reshard_at) {
     Schedule changed = schedule;

@@ -1,5 +1,5 @@
-// The allocator model where the answer can be worked out by hand. Against the wheel's allocator:
-// tests/profiler/null_device/allocator_model_test.cpp.
+// Tests the allocator model where the answer can be worked out by hand. The comparison with the
+// wheel's allocator is tests/profiler/null_device/allocator_model_test.cpp.
 #include "planner/simulate/allocator/model.h"
 
 #include <fmt/format.h>
@@ -61,7 +61,7 @@ double cpu_ns() {
   return static_cast<double>(now.tv_sec) * 1e9 + static_cast<double>(now.tv_nsec);
 }
 
-/// Of each operation of a storm, which is drawn beforehand.
+/// The time of each operation of a storm, which is drawn beforehand.
 double storm_ns(const AllocatorSettings& settings, int64_t count) {
   std::vector<std::pair<tests::StormOperation, bool>> operations;
   tests::AllocatorStorm storm(5, {});
@@ -157,7 +157,7 @@ TEST_CASE("small requests share 2 MiB, those up to 10 MiB 20 MiB, others have th
   CHECK(reserved(model) == 44 * kMiB);
 }
 
-TEST_CASE("a remainder of 1 MiB is given along, a larger one stays a block") {
+TEST_CASE("a remainder of 1 MiB is handed out with the block, a larger one stays a block") {
   AllocatorModel model;
   const BlockId first = give(model, 9 * kMiB).block;  // of 20 MiB
   CHECK(give(model, 10 * kMiB).block_bytes == 11 * kMiB);
@@ -169,7 +169,7 @@ TEST_CASE("a remainder of 1 MiB is given along, a larger one stays a block") {
   CHECK(model.counters().all.inactive_split_bytes.current == kMiB + 512);
 }
 
-TEST_CASE("the smallest block that fits is taken, of equal ones that with the lowest address") {
+TEST_CASE("the smallest block that fits is taken, and of equal ones that with the lowest address") {
   AllocatorModel model;
   std::vector<BlockId> blocks;
   for (const int64_t bytes : {4096, 512, 1024, 512, 4096, 512, 1024, 512}) {
@@ -195,7 +195,7 @@ TEST_CASE("freed neighbours become one block, and the segment can go") {
   CHECK(model.counters().driver_frees == 1);
 }
 
-TEST_CASE("a block is for its stream alone, also when it is free") {
+TEST_CASE("a block belongs to its stream, also when it is free") {
   AllocatorModel model({}, default_and_pool_streams(2));
   model.free(give(model, 512).block);
   CHECK(place(give(model, 512, 1)) == "1+0");
@@ -219,7 +219,7 @@ TEST_CASE("a block that another stream used is kept until the next request") {
   CHECK(reserved(model) == 0);
 }
 
-TEST_CASE("when the device is full the cache is given back before a request fails") {
+TEST_CASE("when the device is full the cache is freed before a request fails") {
   AllocatorModel model(settings_of("", 40 * kMiB));
   model.free(give(model, 20 * kMiB).block);
   const Allocation large = give(model, 30 * kMiB);
@@ -272,7 +272,7 @@ TEST_CASE("oversize blocks are neither cut nor given for less, and go first") {
   CHECK(model.counters().alloc_retries == 0);
 }
 
-TEST_CASE("garbage is what was not used for longest") {
+TEST_CASE("garbage is what has been unused the longest") {
   AllocatorModel model(
       settings_of("garbage_collection_threshold:0.5,per_process_memory_fraction:0.9", 200 * kMiB));
   std::vector<SegmentIndex> freed;
@@ -285,7 +285,7 @@ TEST_CASE("garbage is what was not used for longest") {
   give(model, 30 * kMiB);
   model.free(second);
   give(model, 30 * kMiB);
-  CHECK(freed.empty());    // 72 MiB were reserved of the 90 that are no reason
+  CHECK(freed.empty());    // 72 MiB were reserved of the 90 that are still allowed
   give(model, 40 * kMiB);  // 12 too much: 20 that were passed over three times, not 22 twice
   CHECK(freed == std::vector<SegmentIndex>{0});
   give(model, 40 * kMiB);
@@ -299,7 +299,7 @@ TEST_CASE("sizes are rounded up to divisions of a power of two") {
   CHECK(give(model, (1280 << 10) + 1).block_bytes == 1536 << 10);
   CHECK(give(model, 2048).block_bytes == 2048);
   CHECK(give(model, 2049).block_bytes == 2560);
-  CHECK(give(model, 1100).block_bytes == 1536);  // below 4 blocks of 512 as ever
+  CHECK(give(model, 1100).block_bytes == 1536);  // below 4 blocks of 512 as always
 }
 
 TEST_CASE("expandable segments grow by pages, and give back whole ones") {
@@ -341,7 +341,7 @@ TEST_CASE("the listener hears what LibTorch traces") {
                               event(segment_free, 2 * kMiB)});
 }
 
-TEST_CASE("wrong uses of the allocator model are told apart from full devices") {
+TEST_CASE("misuse of the allocator model is distinguished from full devices") {
   AllocatorModel model;
   CHECK_THROWS_AS(model.allocate(0, 0), std::invalid_argument);
   CHECK_THROWS_AS(model.allocate((int64_t{1} << 60) + 1, 0), std::invalid_argument);
@@ -371,7 +371,7 @@ TEST_CASE("the totals of the allocator model are the sums over its blocks, whate
 }
 
 TEST_CASE("the allocator model takes a fraction of a microsecond an operation") {
-  // Both limits are far off, for sanitizers and for machines that do other things, too.
+  // Both limits are generous, for sanitizers and for busy machines.
   for (const std::string text : {"", "expandable_segments:True", "max_split_size_mb:64"}) {
     const double ns = storm_ns(settings_of(text, int64_t{4} << 30), 200'000);
     fmt::print("storm, '{}': {:.0f} ns an operation\n", text, ns);
@@ -382,7 +382,7 @@ TEST_CASE("the allocator model takes a fraction of a microsecond an operation") 
   CHECK(ms < 1000);
 }
 
-TEST_CASE("a counter that leaves the blocks is found, whichever it is") {
+TEST_CASE("any counter that disagrees with the blocks is found") {
   AllocatorModel model;
   give(model, 3 * kMiB);
   const Allocation freed = give(model, 2 * kMiB);

@@ -1,5 +1,5 @@
-// What PYTORCH_CUDA_ALLOC_CONF means. Against LibTorch's own reading of random texts:
-// tests/profiler/null_device/allocator_model_test.cpp.
+// Tests the meaning of PYTORCH_CUDA_ALLOC_CONF. The comparison with LibTorch's own reading of
+// random texts is tests/profiler/null_device/allocator_model_test.cpp.
 #include "planner/simulate/allocator/settings.h"
 
 #include <algorithm>
@@ -57,14 +57,15 @@ TEST_CASE("every key of the allocator's settings is read") {
   CHECK(settings.large_segment_bytes == 32 * kMiB);
 }
 
-TEST_CASE("blocks are rounded over by at most a large segment, unless more is said") {
+TEST_CASE("blocks exceed requests by at most a large segment, unless settings allow more") {
   CHECK(parse_allocator_settings("large_segment_size_mb:32").max_non_split_rounding_bytes ==
         32 * kMiB);
 }
 
 TEST_CASE("divisions are for all sizes or by interval") {
   CHECK(std::ranges::count(divisions("4"), uint64_t{4}) == 16);
-  // From 256 MiB: interval 8. Those below the first one said are like it, the others stay as is.
+  // From 256 MiB: interval 8. Smaller ones are like the first one given, the others keep their
+  // value.
   CHECK(divisions("[256:1,512:2,1024:4,>:8]") ==
         std::array<uint64_t, 16>{1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 4, 8, 8, 8, 8, 8});
   CHECK(divisions("[64:8,256:4]") ==
@@ -80,7 +81,7 @@ TEST_CASE("numbers are read as PyTorch reads them") {
         80 * kMiB);
 }
 
-TEST_CASE("what PyTorch refuses is refused in one line: what, why, how to fix") {
+TEST_CASE("settings that PyTorch refuses are refused in one line: what, why, how to fix") {
   const std::vector<std::pair<std::string, std::string>> refused = {
       {"max_split_size_mb:19", "max_split_size_mb:19: too small; give 20 or more"},
       {"max_split_size_mb:30,large_segment_size_mb:40",

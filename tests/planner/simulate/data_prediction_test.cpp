@@ -1,6 +1,6 @@
-// What the planner predicts of runs on a user's own files, with what evaluations and checkpoints
-// add, against what the program records: every block from the first step on, and the peaks. The
-// runs are so short that no step is left out of the simulation; of longer ones the peaks are
+// Compares what the planner predicts for runs on a user's own files, including evaluations and
+// checkpoints, with what the program records: every block from the first step on, and the peaks.
+// These runs are so short that the simulation leaves out no step; for longer ones the peaks are
 // compared.
 #include <fmt/format.h>
 
@@ -35,7 +35,7 @@ class Bench {
   /// IDX files.
   explicit Bench(const IdxSizes& sizes) : Bench(1) { write_idx_dataset(folder_.path(), sizes); }
 
-  /// Image files, of two classes.
+  /// Image files in two classes.
   Bench(int train, int test) : Bench(3) {
     for (int i = 0; i < train + test; ++i) {
       const std::string split = i < train ? "train" : "val";
@@ -96,8 +96,8 @@ int64_t staged_bytes(const MemoryEvents& events) {
   return bytes;
 }
 
-/// Without what one image takes before it lies in its batch, and without numbers that operators
-/// make tensors of: on a GPU's host the planner leaves those out.
+/// Leaves out what one image takes before it is in its batch, and numbers of which operators make
+/// tensors: on a GPU's host the planner leaves those out.
 std::vector<MemoryEvent> comparable(const MemoryEvents& events, int64_t passing_bytes) {
   std::vector<MemoryEvent> list = events.list();
   std::erase_if(list, [&](const MemoryEvent& event) {
@@ -107,7 +107,7 @@ std::vector<MemoryEvent> comparable(const MemoryEvents& events, int64_t passing_
   return passing_bytes > 0 ? without_passing(list) : renumbered(list);
 }
 
-/// `rank`: of which the recording is taken.
+/// `rank`: the rank whose recording is taken.
 void check_on_cpu(const Flags& flags, int rank, bool is_checkpointed) {
   INFO(fmt::format("{}", nlohmann::json(flags).dump()));
   const planner::PreparedRun run = prepared(flags);
@@ -129,7 +129,8 @@ planner::SimulatedPeak peak_of(const nlohmann::json& memory, const char* which) 
   return {memory.at(which).at("allocated_bytes"), memory.at(which).at("reserved_bytes")};
 }
 
-/// Sizes of what is taken of pinned memory: the driver, who is recorded, knows no more of it.
+/// Sizes of the pinned memory that is taken: the recorded driver knows nothing else about pinned
+/// memory.
 std::vector<int64_t> taken_bytes(const MemoryEvents& events) {
   std::vector<int64_t> bytes;
   for (const MemoryEvent& event : events.list()) {
@@ -185,7 +186,7 @@ TEST_CASE("runs on IDX files are predicted on the CPU, with their checkpoints", 
   check({"--checkpoint-async", "off"});
   check({"--checkpoint-every", "2"});
   check({"--checkpoint-every", "1"});
-  check({"--checkpoint-every", "100"});  // at the end alone
+  check({"--checkpoint-every", "100"});  // only at the end
   check({"--optimizer", "sgd", "--momentum", "0.9"});
   check({"--optimizer", "sgd", "--freeze", ".*ln_[12]"});
   check({"--accumulate", "2", "--steps", "3", "--log-every", "1"});
@@ -208,7 +209,7 @@ TEST_CASE("runs on image files are predicted on the CPU", "[prediction]") {
   check_on_cpu(bench.words(with_flags(kOnCpu, {"--checkpoint-every", "none"})), 0, false);
 }
 
-TEST_CASE("peaks of runs are those of the few steps that stand for them", "[prediction]") {
+TEST_CASE("peaks of runs are those of the few simulated steps", "[prediction]") {
   const Bench bench({.train = 160, .test = 50, .px = kPx, .classes = 4});
   for (const Flags& more :
        {Flags{}, Flags{"--log-every", "1"}, Flags{"--log-every", "2"}, Flags{"--batch", "6"},
@@ -225,7 +226,7 @@ TEST_CASE("peaks of runs are those of the few steps that stand for them", "[pred
   }
 }
 
-TEST_CASE("peaks on a device are those of the few steps that stand for a run",
+TEST_CASE("peaks on a device are those of the few simulated steps",
           "[null][prediction]") {
   const Bench bench({.train = 480, .test = 150, .px = kPx, .classes = 4});
   for (const Flags& more :

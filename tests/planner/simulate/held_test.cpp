@@ -1,6 +1,6 @@
-// A simulation predicts by what it takes and how long it keeps that, so a local tensor that nobody
-// reads may be the prediction, or a leftover. Here the first kind is told from the second: it is
-// declared as Holder (planner/simulate/meta/tensor.h), and any other local is read.
+// A simulation predicts by what it takes and how long it keeps that, so a local tensor that nothing
+// reads may be part of the prediction, or dead code. This test distinguishes the two: the first
+// kind is declared as Holder (planner/simulate/meta/tensor.h), and any other local is read.
 
 #include <catch2/catch_test_macros.hpp>
 #include <regex>
@@ -16,14 +16,14 @@ using shardlens::tests::repository;
 
 size_t indent_of(const std::string& line) { return line.find_first_not_of(' '); }
 
-/// Tells whether a line ends the scope of what is declared `indent` columns in: a brace further
+/// Tells whether a line ends the scope of a variable declared `indent` columns in: a brace further
 /// left.
 bool ends_scope(const std::string& line, size_t indent) {
   const size_t own = indent_of(line);
   return own < indent && line[own] == '}';
 }
 
-/// Tells whether a name stands on a line after the one that declares it, while its scope lasts.
+/// Tells whether a name appears in a line after the one that declares it, within its scope.
 bool is_read(const std::vector<std::string>& lines, size_t declared, const std::string& name) {
   const std::regex word("\\b" + name + "\\b");
   const size_t indent = indent_of(lines[declared]);
@@ -59,7 +59,7 @@ TEST_CASE("a simulation's tensors are read or held") {
   }
 }
 
-TEST_CASE("a tensor that nobody reads is found, in whichever scope it is") {
+TEST_CASE("a tensor that nothing reads is found in any scope") {
   const std::string source =
       "Tensor f(const Tensor& input) {\n"
       "  const Tensor read = like(input);\n"

@@ -1,4 +1,4 @@
-// Every strategy on the null device, as a user starts it, with the device's checks on.
+// Runs every strategy on the null device, as a user starts it, with the device's checks on.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -59,7 +59,7 @@ void require_all_run(const Model& model, int world_size, int strategies_per_samp
 
 }  // namespace
 
-TEST_CASE("a third of the strategies passes the null device's checks", "[null][strategies]") {
+TEST_CASE("a third of the strategies pass the null device's checks", "[null][strategies]") {
   require_all_run({"vit-tutorial", {"--batch", "4"}}, 8, 3);
 }
 
@@ -76,5 +76,5 @@ TEST_CASE("22 billion parameters over 512 ranks need little host memory", "[null
   require_runs({"vit-22b", {"--batch", "1", "--param-dtype", "bf16"}}, {}, 512);
   rusage children{};
   REQUIRE(::getrusage(RUSAGE_CHILDREN, &children) == 0);
-  CHECK(children.ru_maxrss < (1 << 20));  // KiB, of the largest process
+  CHECK(children.ru_maxrss < (1 << 20));  // in KiB, of the largest process
 }

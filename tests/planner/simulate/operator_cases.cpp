@@ -37,7 +37,7 @@ const char* name_of(DType dtype) {
   return dtype == DType::fp32 ? "fp32" : dtype == DType::bf16 ? "bf16" : "fp16";
 }
 
-/// Takes note of what tensors without values take.
+/// Logs what tensors without values take.
 class LoggedMemory : public planner::meta::Memory {
  public:
   int64_t allocate(int64_t bytes) override {
@@ -72,7 +72,7 @@ void BlockLog::give_back(uint64_t address) {
 std::vector<BlockEvent> without_scratch(const std::vector<BlockEvent>& libtorchs,
                                         const std::vector<BlockEvent>& planners) {
   std::vector<BlockEvent> kept;
-  std::unordered_map<int64_t, int64_t> numbers;  // the planner's, by LibTorch's
+  std::unordered_map<int64_t, int64_t> numbers;  // planner's numbers by LibTorch's
   std::unordered_set<int64_t> scratch;
   for (const BlockEvent& event : libtorchs) {
     if (event.bytes == 0 && scratch.erase(event.block) > 0) continue;
@@ -212,7 +212,7 @@ std::vector<BlockEvent> meta_events(const OperatorCase& operator_case,
   context.records_graph = true;
   MetaApi api(context, memory.log);
   operator_case.meta(api);
-  context.workspaces = {};  // they lie in the memory that ends here
+  context.workspaces = {};  // they are in the memory that ends here
   return memory.log.events();
 }
 
@@ -233,7 +233,7 @@ OperatorCase vit_attention(int64_t b, int64_t t, int64_t h, int64_t e, DType dty
       });
 }
 
-/// What reads `heads` [B, T, n, E] in a llama: newly made, as after a rotation.
+/// An operator that reads `heads` [B, T, n, E] in a llama: newly made, as after a rotation.
 template <class Api>
 auto heads_of(Api& api, std::initializer_list<int64_t> sizes, DType dtype) {
   return api.add(api.leaf(sizes, dtype), api.constant({1}, dtype)).transpose(1, 2);
@@ -289,7 +289,7 @@ OperatorCase embedding_case(int64_t b, int64_t t, int64_t vocab, int64_t d, DTyp
       });
 }
 
-/// Reads input [B, T, in], which lies in memory as [T, B, in] where it is `transposed`.
+/// Reads input [B, T, in], which is laid out as [T, B, in] if it is `transposed`.
 OperatorCase linear_case(int64_t b, int64_t t, int64_t in, int64_t out, DType dtype,
                          bool transposed, bool has_bias) {
   return operator_case(
@@ -305,7 +305,7 @@ OperatorCase linear_case(int64_t b, int64_t t, int64_t in, int64_t out, DType dt
       });
 }
 
-/// A linear of a norm's output, which is spent on its gradient.
+/// A linear of a norm's output, whose memory takes the gradient.
 OperatorCase spending_case(int64_t rows, int64_t in, int64_t out, DType dtype, bool has_bias,
                            OutputGradient kind) {
   return operator_case(
@@ -321,7 +321,7 @@ OperatorCase spending_case(int64_t rows, int64_t in, int64_t out, DType dtype, b
       });
 }
 
-/// Sums, the largest and the norm of [a, b, c], read in the order `order`.
+/// Sums, maximum and norm of [a, b, c], read in the order `order`.
 OperatorCase reduction_case(const std::array<int64_t, 3>& sizes, const std::array<int, 3>& order,
                             const std::vector<int64_t>& dims, DType dtype, DType result) {
   return operator_case(
@@ -359,7 +359,7 @@ void add_vit_cases(std::vector<OperatorCase>& cases, int64_t most_elements, DTyp
   }
 }
 
-/// What is computed without a graph, as for validation.
+/// Operators computed without a graph, as for validation.
 OperatorCase forward_case(int64_t b, int64_t t, int64_t h, int64_t k, int64_t e, DType dtype,
                           bool causal) {
   return operator_case(
@@ -428,7 +428,7 @@ void add_linear_cases(std::vector<OperatorCase>& cases, DType dtype) {
   }
 }
 
-/// Table sizes whose largest row number just takes one digit more.
+/// Table sizes whose largest row number just needs one more digit.
 void add_digit_cases(std::vector<OperatorCase>& cases) {
   for (const int64_t vocab : {255, 256, 257, 65535, 65536, 131072}) {
     cases.push_back(embedding_case(4, 1024, vocab, 8, DType::fp32));
@@ -442,7 +442,7 @@ class Dice {
   int64_t number_between(int64_t least, int64_t most) {
     return std::uniform_int_distribution<int64_t>(least, most)(engine_);
   }
-  /// All orders of magnitude alike.
+  /// All orders of magnitude are equally likely.
   int64_t number_up_to(int64_t most) {
     const double power = std::uniform_real_distribution<>(0, std::log2(most + 1.0))(engine_);
     return static_cast<int64_t>(std::exp2(power));
@@ -477,7 +477,7 @@ OperatorCase random_attention(Dice& dice, int64_t most_elements, bool cuda) {
                                         : llama_attention(b, t, h, k, e, dtype, cuda);
 }
 
-/// On some CPUs attention and products in reduced precision take scratch of their own.
+/// On some CPUs attention and products in reduced precision take scratch memory of their own.
 void note_scratch(std::vector<OperatorCase>& cases) {
   for (OperatorCase& operator_case : cases) {
     const std::string& name = operator_case.name;
@@ -490,7 +490,7 @@ void note_scratch(std::vector<OperatorCase>& cases) {
 
 std::vector<OperatorCase> realistic_cases(c10::DeviceType device) {
   const bool cuda = device == c10::kCUDA;
-  // The CPU computes what it is asked.
+  // The CPU really computes.
   const int64_t most_elements = cuda ? int64_t{1} << 40 : int64_t{1} << 20;
   std::vector<OperatorCase> cases;
   for (const DType dtype : {DType::fp32, DType::bf16}) {

@@ -1,5 +1,5 @@
-// The same calls on LibTorch's tensors and on the planner's tensors without values: each allocation
-// and free of both, in words that can be compared.
+// Makes the same calls on LibTorch's tensors and on the planner's tensors without values, and logs
+// each allocation and free of both in words that can be compared.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -18,10 +18,10 @@ namespace shardlens::tests {
 
 using models::InputUse;
 
-/// A block is taken, or given back. Blocks are numbered in the order in which they are taken.
+/// A block is taken or freed. Blocks are numbered in the order in which they are taken.
 struct BlockEvent {
   int64_t block = 0;
-  int64_t bytes = 0;  // 0: given back
+  int64_t bytes = 0;  // 0: freed
 
   bool operator==(const BlockEvent&) const = default;
 };
@@ -29,9 +29,9 @@ struct BlockEvent {
 class BlockLog {
  public:
   void take(uint64_t address, int64_t bytes);
-  /// Nothing where the block is from before.
+  /// Empty if the block is from before.
   void give_back(uint64_t address);
-  /// Takes no note of what comes after.
+  /// Stops logging.
   void close() { is_closed_ = true; }
   const std::vector<BlockEvent>& events() const { return events_; }
 
@@ -42,8 +42,8 @@ class BlockLog {
   bool is_closed_ = false;
 };
 
-/// How backward begins: with a number for each element, or with one for all of them in memory, as
-/// the gradient of a sum or a mean comes.
+/// How backward begins: with a number for each element, or with one number in memory for all of
+/// them, like the gradient of a sum or a mean.
 enum class OutputGradient : uint8_t { written_out, one_number };
 
 /// Calls on LibTorch's tensors.
@@ -73,7 +73,7 @@ class RealApi {
   static at::Tensor project(const at::Tensor& input, const at::Tensor& weight,
                             InputUse use = InputUse::kept);
 
-  /// Backward from `output`, of which nothing is kept; what comes after is not logged.
+  /// Runs backward from `output` and keeps nothing; what comes after is not logged.
   void finish(at::Tensor output, OutputGradient kind = OutputGradient::written_out);
   void end() { log_.close(); }
 
@@ -138,34 +138,34 @@ class MetaApi {
 /// One call, for both.
 struct OperatorCase {
   std::string name;
-  bool takes_scratch = false;  // beside what the planner tells: see product_scratch.h
+  bool takes_scratch = false;  // beyond the planner's figure: see product_scratch.h
   std::function<void(RealApi&)> real;
   std::function<void(MetaApi&)> meta;
 };
 
-/// `body` takes an api and ends with api.finish() where it has a backward.
+/// `body` takes an api and ends with api.finish() if it has a backward.
 template <class Body>
 OperatorCase operator_case(std::string name, Body body) {
   return {.name = std::move(name), .takes_scratch = false, .real = body, .meta = body};
 }
 
-/// What models do, in all their sizes, with few or many tokens.
+/// Operators of models, in all their sizes, with few or many tokens.
 std::vector<OperatorCase> realistic_cases(c10::DeviceType device);
 
-/// `rounds` draws of each operator; the seed is part of each name.
+/// `rounds` draws of each operator; each name contains the seed.
 std::vector<OperatorCase> random_cases(c10::DeviceType device, uint32_t seed, int rounds);
 
-/// The planner's blocks, taken and given back, after a first product of each kind: the workspaces
-/// that LibTorch keeps from then on are not among them.
+/// The planner's blocks, taken and freed, after a first product of each kind: the workspaces that
+/// LibTorch keeps from then on are not among them.
 std::vector<BlockEvent> meta_events(const OperatorCase& operator_case,
                                     planner::meta::Context context);
 
-/// LibTorch's events without blocks that are taken and given back again between two events of the
-/// planner's, where it has nothing like them.
+/// LibTorch's events without blocks that are taken and freed again between two events of the
+/// planner's, unless the planner has such blocks, too.
 std::vector<BlockEvent> without_scratch(const std::vector<BlockEvent>& libtorchs,
                                         const std::vector<BlockEvent>& planners);
 
-/// Nothing where both are the same; else both in words.
+/// Empty if both are the same; else both in words.
 std::string difference(const std::vector<BlockEvent>& libtorchs,
                        const std::vector<BlockEvent>& planners);
 

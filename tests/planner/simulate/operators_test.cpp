@@ -1,4 +1,4 @@
-// What the planner says that LibTorch's operators take on the CPU, against what they take.
+// Compares what the planner says that LibTorch's operators take on the CPU with what they take.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <c10/core/Allocator.h>
@@ -19,7 +19,7 @@ using tests::OperatorCase;
 
 namespace {
 
-/// Tells of this thread's blocks.
+/// Reports this thread's blocks.
 struct Reporter : c10::MemoryReportingInfoBase {
   explicit Reporter(BlockLog& log) : log(log) {}
 
@@ -41,7 +41,7 @@ std::vector<tests::BlockEvent> libtorchs_events(const OperatorCase& operator_cas
   return log.events();
 }
 
-/// Restores what is changed of LibTorch.
+/// Restores the settings of LibTorch that it changes.
 class OneThread {
  public:
   explicit OneThread(int threads) : before_(at::get_num_threads()) {
@@ -59,7 +59,7 @@ class OneThread {
   int before_;
 };
 
-/// It packs what this machine's does. Without AVX-512 the planner says nothing of scratch.
+/// Packs as this machine does. Without AVX-512 the planner predicts no scratch memory.
 planner::meta::Processor processor_without_scratch() {
   const planner::meta::Processor here = planner::meta::this_processor();
   return {.amx_bf16 = here.amx_bf16, .amx_fp16 = here.amx_fp16};
@@ -79,7 +79,7 @@ void compare(const std::vector<OperatorCase>& cases, int threads) {
   }
 }
 
-/// At once, beside the result.
+/// Taken at once, beside the result.
 int64_t taken_by_product(at::ScalarType type, const planner::meta::ProductSizes& sizes) {
   const auto [rows, inner, columns, transposed] = sizes;
   const at::Tensor first =
@@ -111,7 +111,7 @@ TEST_CASE("operators of any shape take on the CPU what the planner says") {
 TEST_CASE("products in reduced precision take no more than the planner says") {
   const auto seed = std::random_device{}();
   std::mt19937_64 engine(seed);
-  const auto draw = [&] {  // many of them multiples of a power of two, as those of models are
+  const auto draw = [&] {  // many are multiples of a power of two, as in models
     const auto size = static_cast<int64_t>(engine() % (engine() % 2 ? 300 : 2500)) + 1;
     return round_up(size, int64_t{1} << engine() % 8);
   };

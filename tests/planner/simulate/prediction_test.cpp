@@ -1,6 +1,6 @@
-// What the planner predicts of a rank's memory against what the program records when it runs: every
-// block that is taken or given back, in its order, with its size, category, label and action, and
-// the peaks. The prediction is made before the run, from the same flags.
+// Compares the planner's prediction of a rank's memory with what the program records when it runs:
+// every block that is taken or freed, in order, with its size, category, label and action, and the
+// peaks. The prediction is made before the run, from the same flags.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -60,7 +60,7 @@ std::string text_of(const Flags& words) {
   return text;
 }
 
-/// A prediction with what it was made of.
+/// A prediction and its inputs.
 struct Prediction {
   models::ModelSpec spec;
   planner::Config config;
@@ -128,8 +128,8 @@ double most_error(const Case& asked) {
   return (asks_for(asked, "fp16") ? here.amx_fp16 : here.amx_bf16) ? 0.005 : 0.02;
 }
 
-/// Below the greatest of blocks that pass, which the bound is about: not less than what was
-/// measured, and not much more.
+/// Short-lived blocks count with the largest, which the bound is about: at least what was measured,
+/// and not much more.
 void check_bound(const Case& asked, const MemoryEvents& theirs, const MemoryEvents& ours) {
   CHECK(first_difference(without_passing(theirs.list()), without_passing(ours.list())) == "");
   const auto measured = static_cast<double>(theirs.peak_bytes());
@@ -138,7 +138,7 @@ void check_bound(const Case& asked, const MemoryEvents& theirs, const MemoryEven
   CHECK(error <= most_error(asked));
 }
 
-/// Bytes of pinned memory by what they are for, where the driver was asked for a page or more.
+/// Bytes of pinned memory by purpose, for requests to the driver of a page or more.
 std::map<std::string, int64_t> pinned_bytes(const std::vector<profiler::Event>& events,
                                             const std::vector<std::string>& strings) {
   constexpr int64_t kPageBytes = 4096;
@@ -175,7 +175,7 @@ void check_prediction(const Case& asked) {
   CHECK(simulation.step_peak() == recorded.step_peak);
 }
 
-/// Sizes as models have them, and now and then odd ones.
+/// Sizes as in models, and sometimes odd ones.
 std::string random_model(std::mt19937_64& engine) {
   const auto between = [&](int64_t low, int64_t high) { return random_between(engine, low, high); };
   const auto one_of = [&](std::initializer_list<int64_t> values) {
@@ -232,11 +232,11 @@ Case random_case(std::mt19937_64& engine, const std::string& model_file) {
   return drawn;
 }
 
-/// How a prediction and a run compare.
+/// The comparison of a prediction with a run.
 struct Outcome {
   std::string difference;  // of the blocks, with the flags; empty: none
   bool equal_peaks = false;
-  double error = 0;  // predicted / measured - 1, of the reserved or allocated peak, the worse one
+  double error = 0;  // predicted / measured - 1, of the worse peak: reserved or allocated
 };
 
 Outcome outcome_of(const Case& asked) {

@@ -1,10 +1,10 @@
-// The planner's model of the caching allocator against LibTorch's own, on the null device, through
-// seeded storms of operations over several streams on a device that is nearly full. Every scenario
-// is a process of its own, since the device's memory is read once.
+// Compares the planner's model of the caching allocator with LibTorch's own, on the null device,
+// through seeded storms of operations over several streams on a device that is nearly full. Every
+// scenario has its own process, since the device's memory is read once.
 //
 //     SHARDLENS_STORM_SEED=7 ctest --preset long -R "ten million operations" -V
 //
-// SHARDLENS_STORM_OPERATIONS says how many operations if not ten million.
+// SHARDLENS_STORM_OPERATIONS sets another number of operations than ten million.
 #include <ATen/ATen.h>
 #include <c10/core/AllocatorConfig.h>
 #include <c10/cuda/CUDAStream.h>
@@ -49,7 +49,7 @@ struct Scenario {
   std::string settings;  // PYTORCH_CUDA_ALLOC_CONF
   int64_t capacity_bytes = 1200 * kMiB;
   tests::StormSettings storm = {};
-  // What must have happened, so that it was compared.
+  // What must have happened for the comparison to count.
   std::vector<int64_t StormCoverage::*> happens = {&StormCoverage::retries,
                                                    &StormCoverage::failures};
 };
@@ -110,7 +110,7 @@ std::string words_of(const StormOperation& operation) {
                      operation.bytes, operation.fraction);
 }
 
-/// Ends where the two differ.
+/// Stops when the two differ.
 void follow(const Scenario& scenario, uint64_t seed, uint64_t operations) {
   AllocatorPair pair(scenario.settings, scenario.storm.streams);
   AllocatorStorm storm(seed, scenario.storm);
@@ -143,7 +143,7 @@ std::string told(const std::string& output) {
   return lines;
 }
 
-/// All scenarios, in processes of their own. Their seeds differ.
+/// All scenarios, in their own processes. Their seeds differ.
 void follow_all(uint64_t seed, uint64_t operations) {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
   const auto start = std::chrono::steady_clock::now();
@@ -223,7 +223,7 @@ const std::vector<std::pair<std::string, Words>> kKeys = {
     {"backend", words("native")},
 };
 
-/// Keys and values, sometimes with a value of another key, or a piece too many or too few.
+/// Keys and values, sometimes with a value of another key, or with a piece too many or too few.
 std::string random_settings(std::mt19937_64& engine) {
   std::string text;
   for (uint64_t left = 1 + engine() % 4; left > 0; --left) {
@@ -242,14 +242,14 @@ std::string random_settings(std::mt19937_64& engine) {
   return text;
 }
 
-/// As the model counts: 4 EiB are as much as any more.
+/// As the model counts: anything above 4 EiB is 4 EiB.
 int64_t limited(size_t bytes) {
   return static_cast<int64_t>(std::min(bytes, static_cast<size_t>(planner::kUnlimitedBytes)));
 }
 
 std::optional<planner::AllocatorSettings> read_by_libtorch(const std::string& text) {
   using c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig;
-  // These two, and the fraction, keep what an earlier text said.
+  // These two, and the fraction, keep the values of an earlier text.
   c10::CachingAllocator::setAllocatorSettings(
       "large_segment_size_mb:20,expandable_segments:False,per_process_memory_fraction:1");
   try {
@@ -278,7 +278,7 @@ std::optional<planner::AllocatorSettings> read_by_us(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("settings mean what they mean to LibTorch, and the same ones are refused") {
+TEST_CASE("settings mean the same as to LibTorch, and the same ones are refused") {
   const uint64_t seed = from_environment("SHARDLENS_STORM_SEED", 1);
   std::mt19937_64 engine(seed);
   int taken = 0;
@@ -297,7 +297,7 @@ TEST_CASE("settings mean what they mean to LibTorch, and the same ones are refus
   CHECK(refused > 1000);
 }
 
-TEST_CASE("streams are gone through in the order of c10's hash table") {
+TEST_CASE("streams are visited in the order of c10's hash table") {
   const uint64_t seed = from_environment("SHARDLENS_STORM_SEED", 1);
   std::mt19937_64 engine(seed);
   CAPTURE(seed);

@@ -46,12 +46,12 @@ std::optional<AllocatorEventKind> kind_of(Entry::Action action) {
       return AllocatorEventKind::segment_map;
     case Entry::SEGMENT_UNMAP:
       return AllocatorEventKind::segment_unmap;
-    default:  // snapshots, failures, and what newer versions note
+    default:  // snapshots, failures, and entries of newer versions
       return std::nullopt;
   }
 }
 
-/// What LibTorch tells when it gives up.
+/// LibTorch's report when it gives up.
 struct RealFailure {
   int64_t rounded = 0;
   int64_t device_free = 0;
@@ -100,7 +100,7 @@ planner::AllocatorCounters counters_of(const allocator::DeviceStats& stats) {
           .driver_frees = stats.num_device_free};
 }
 
-/// Every number by its name.
+/// Every counter by its name.
 std::string words_of(const planner::AllocatorCounters& counters) {
   std::ostringstream out;
   const auto add = [&](const char* name, const AllocatorStat& c) {
@@ -223,7 +223,7 @@ bool AllocatorPair::allocate(const StormOperation& operation) {
   return true;
 }
 
-/// What happened on the way to an allocation.
+/// The events of an allocation.
 void AllocatorPair::note(const planner::Allocation& given) {
   using planner::AllocationSource;
   const bool gave_back =
@@ -325,7 +325,7 @@ void AllocatorPair::compare_events() {
   modelled_.clear();
 }
 
-/// A segment is where its first piece came from; no two are in one place.
+/// A segment is known by the place of its first piece; no two are in one place.
 void AllocatorPair::place(const AllocatorEvent& event, uint64_t address) {
   if (bases_.size() <= event.segment) bases_.resize(event.segment + 1);
   uint64_t& base = bases_[event.segment];

@@ -1,6 +1,6 @@
-// LibTorch's own caching allocator of CUDA memory, on the null device, and the planner's model of
-// it, which are given the same operations. After each one everything that can be seen of both is
-// compared: what they told on the way, the address, the counters, the device's free memory.
+// LibTorch's own caching allocator of CUDA memory, on the null device, and the planner's model,
+// which get the same operations. After each one everything visible of both is compared: what they
+// reported on the way, the address, the counters, the device's free memory.
 #pragma once
 
 #include <memory>
@@ -18,28 +18,29 @@
 
 namespace shardlens::tests {
 
-/// How often what is rare happened.
+/// Counts rare events.
 struct StormCoverage {
   int64_t events = 0;  // compared
   int64_t new_segments = 0;
   int64_t collections = 0;       // of garbage
-  int64_t oversize_retries = 0;  // that succeeded
+  int64_t oversize_retries = 0;  // successful ones
   int64_t retries = 0;
   int64_t failures = 0;
   int64_t kept_for_streams = 0;  // frees that completed later
   int64_t unmapped_ranges = 0;
 };
 
-/// Applies AllocatorStorm's operations to both. The first difference ends it: `difference()`.
+/// Applies AllocatorStorm's operations to both. It stops at the first difference: `difference()`.
 class AllocatorPair {
  public:
-  /// Once in a process, before anything uses the device. `settings` as PYTORCH_CUDA_ALLOC_CONF.
+  /// Called once in a process, before anything uses the device. `settings` as
+  /// PYTORCH_CUDA_ALLOC_CONF.
   AllocatorPair(const std::string& settings, uint32_t streams);
   ~AllocatorPair();
   AllocatorPair(const AllocatorPair&) = delete;
   AllocatorPair& operator=(const AllocatorPair&) = delete;
 
-  /// Whether it succeeded, where both agree; nothing where they differ.
+  /// Whether it succeeded, if both agree; empty if they differ.
   std::optional<bool> apply(const StormOperation& operation);
 
   const std::string& difference() const { return difference_; }
@@ -71,7 +72,7 @@ class AllocatorPair {
 
   std::unique_ptr<planner::AllocatorModel> model_;
   std::vector<planner::AllocatorEvent> modelled_;
-  RealEvents* real_ = nullptr;  // LibTorch keeps its tracker for ever
+  RealEvents* real_ = nullptr;  // LibTorch keeps its tracker forever
   std::vector<c10::cuda::CUDAStream> streams_;
   std::vector<HeldBlock> held_;         // by slot
   std::vector<void*> outside_;          // by slot

@@ -1,5 +1,5 @@
-// The arithmetic of blocks against LibTorch's own caching allocator on the null device: what it
-// reports after every allocation and free is what BlockTracker derives from the trace.
+// Compares the arithmetic of blocks with LibTorch's own caching allocator on the null device: what
+// it reports after every allocation and free is what BlockTracker derives from the trace.
 #include <ATen/ATen.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAStream.h>
@@ -21,7 +21,7 @@ namespace allocator = c10::cuda::CUDACachingAllocator;
 namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
-constexpr size_t kAll = 0;  // of the statistics: both pools
+constexpr size_t kAll = 0;  // the statistics of both pools
 
 /// Takes the allocator's trace as the recorder writes it.
 struct Trace {
@@ -68,7 +68,7 @@ Trace& trace() {
   static Trace* trace = [] {
     at::empty({1}, at::dtype(at::kByte).device(at::kCUDA));  // makes the allocator
     allocator::emptyCache();
-    auto* made = new Trace;  // the allocator keeps its tracker for ever
+    auto* made = new Trace;  // the allocator keeps its tracker forever
     made->streams = {c10::cuda::getDefaultCUDAStream(0).stream(),
                      c10::cuda::getStreamFromPool(false, 0).stream()};
     allocator::attachAllocatorTraceTracker(
@@ -88,7 +88,7 @@ bool is_followed() {
          totals.allocated() + totals.split + totals.cached == totals.reserved;
 }
 
-/// All magnitudes from 1 B to 64 MiB, now and then at an edge of the arithmetic.
+/// All magnitudes from 1 B to 64 MiB, sometimes at a boundary of the arithmetic.
 int64_t random_size(std::mt19937_64& engine) {
   const std::array edges = {kSmallRequestBytes, kOwnSegmentBytes,
                             kLargeSegmentBytes, kLargeSegmentBytes - kLargeRemainderBytes,
@@ -163,7 +163,7 @@ TEST_CASE("blocks follow the caching allocator") {
   for (const uint64_t seed : {1, 2, 3}) follow(seed, false);
 }
 
-TEST_CASE("what fits is served without the driver, and a byte more is not") {
+TEST_CASE("a request that fits is served without the driver, and one byte more is not") {
   std::mt19937_64 engine(11);
   trace();
   Counts counts;

@@ -1,5 +1,5 @@
-// Upper bounds of workspaces that only a GPU tells, against sizes that others have measured on
-// GPUs, and the bound that NVIDIA documents.
+// Compares upper bounds of workspaces that only a GPU can report with sizes that other people have
+// measured on GPUs, and with the bound that NVIDIA documents.
 #include <library_types.h>
 
 #include <catch2/catch_test_macros.hpp>
@@ -9,7 +9,7 @@
 
 #include "profiler/null_device/driver/workspace_bounds.h"
 
-// No header of these libraries is on every machine.
+// Not every machine has the headers of these libraries.
 extern "C" {
 int cufftCreate(int* plan);
 int cufftDestroy(int plan);
@@ -47,14 +47,14 @@ TEST_CASE("a workspace of cuFFT is what NVIDIA documents for the worst case") {
   CHECK(shardlens_null_next_bound() == nullptr);
 }
 
-TEST_CASE("no workspace of cuFFT that was measured is larger") {
+TEST_CASE("no measured workspace of cuFFT is larger") {
   // github.com/arrayfire/arrayfire/issues/1443: 80 KB for each 100 columns of 100.
   for (unsigned i = 1; i < 16; ++i) CHECK(fourier_bound({100, 100 * i}, 1) >= 80'000U * i);
   // github.com/JuliaGPU/CUDA.jl/issues/894: 64 MiB.
   CHECK(fourier_bound({512, 512, 32}, 1) >= 64U << 20);
 }
 
-TEST_CASE("no workspace of cuSOLVER that was measured is larger") {
+TEST_CASE("no measured workspace of cuSOLVER is larger") {
   // github.com/cupy/cupy/issues/7261: cheevjBatched for 4 x 4, in elements by the batch.
   const std::vector<std::pair<int, int>> kMeasured = {{1, 2077},    {2, 3126},      {4, 5224},
                                                       {8, 9420},    {16, 17'812},   {32, 34'596},
@@ -71,14 +71,14 @@ TEST_CASE("no workspace of cuSOLVER that was measured is larger") {
   CHECK(bound >= 40'000 * 40'000);
 }
 
-TEST_CASE("a size that is told in bytes is not limited by an int") {
+TEST_CASE("a size given in bytes is not limited by an int") {
   size_t on_device = 0, on_host = 0;
   REQUIRE(cusolverDnXsyevd_bufferSize(nullptr, nullptr, 1, 0, 40'000, CUDA_R_64F, nullptr, 40'000,
                                       CUDA_R_64F, nullptr, CUDA_R_64F, &on_device, &on_host) == 0);
   CHECK(on_device > size_t{2} * 40'000 * 40'000 * 8);  // LAPACK's, which has 2 n^2
 }
 
-TEST_CASE("what is in doubt is told once for each library") {
+TEST_CASE("doubts are reported once for each library") {
   fourier_bound({8}, 1);
   fourier_bound({16}, 1);
   const std::string doubts = shardlens_null_bounds();

@@ -1,4 +1,4 @@
-// Runs a case of this program in a process of its own, with another environment.
+// Runs a case of this program in its own process, with another environment.
 #pragma once
 
 #include <catch2/catch_test_macros.hpp>

@@ -1,6 +1,6 @@
-// CUPTI on the null device, as a profiler uses it: against what LibTorch's allocator says of its
-// own segments, and against the runtime's answers. ctest starts each case as a process of its own
-// with the null device preloaded.
+// Uses CUPTI on the null device as a profiler does, and compares it with what LibTorch's allocator
+// says about its own segments, and with the runtime's answers. ctest starts each case as its own
+// process with the null device preloaded.
 #include <ATen/ATen.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <cuda_runtime_api.h>
@@ -28,7 +28,7 @@ namespace allocator = c10::cuda::CUDACachingAllocator;
 
 namespace {
 
-/// Memory that was taken (true) or given back.
+/// Memory that was taken (true) or freed.
 struct Change {
   bool is_taken = false;
   uint64_t address = 0;
@@ -40,8 +40,7 @@ std::ostream& operator<<(std::ostream& out, const Change& change) {
   return out << (change.is_taken ? "+" : "-") << change.address << ":" << change.bytes;
 }
 
-/// Neighbours that follow one another become one: how many calls a range takes is the allocator's
-/// affair.
+/// Merges consecutive neighbours: how many calls a range takes is up to the allocator.
 std::vector<Change> joined(const std::vector<Change>& changes) {
   std::vector<Change> result;
   for (const Change& next : changes) {
@@ -56,7 +55,7 @@ std::vector<Change> joined(const std::vector<Change>& changes) {
   return result;
 }
 
-/// A subscriber with a function, as long as this object lives.
+/// A subscriber with a function, for the lifetime of this object.
 class Subscription {
  public:
   using Function =
@@ -88,7 +87,7 @@ const Parameters& parameters_of(const CUpti_CallbackData& data) {
   return *static_cast<const Parameters*>(data.functionParams);
 }
 
-/// What the driver's calls say of memory, told as a profiler would tell it.
+/// What the driver's calls say about memory, as a profiler would see it.
 class DriverLog {
  public:
   void see(CUpti_CallbackId id, const CUpti_CallbackData& data) {
@@ -160,11 +159,11 @@ Subscription::Function log_sink(DriverLog& log) {
   };
 }
 
-/// What the allocator says of its segments from the first call on.
+/// What the allocator says about its segments from the first call on.
 std::vector<Change>& allocator_segments() {
   static std::vector<Change>& segments = *new std::vector<Change>;
   static const bool attached = [] {
-    at::empty({1}, at::kCUDA);  // the allocator exists only from the first use on
+    at::empty({1}, at::kCUDA);  // the first use creates the allocator
     allocator::emptyCache();
     using Entry = allocator::TraceEntry;
     allocator::attachAllocatorTraceTracker([](const Entry& entry) {
@@ -180,7 +179,7 @@ std::vector<Change>& allocator_segments() {
   return segments;
 }
 
-/// Tensors of all sizes come and go, and the allocator gives back what it can, now and then.
+/// Tensors of all sizes come and go, and sometimes the allocator frees what it can.
 void use_memory() {
   const uint64_t seed = std::random_device{}();
   std::cout << "seed " << seed << "\n";
@@ -314,7 +313,7 @@ TEST_CASE("the runtime's calls enclose the driver's, and each entry has its exit
         ++by_correlation[data.correlationId];
         CHECK(data.contextUid == 1);
         CHECK((data.functionReturnValue == nullptr) == is_entry);
-        // What the entry leaves there, the exit finds.
+        // The exit finds what the entry left there.
         if (is_entry) *data.correlationData = uint64_t{domain} << 32 | id;
         CHECK(*data.correlationData == (uint64_t{domain} << 32 | id));
         const char* name = nullptr;

@@ -32,10 +32,10 @@ TEST_CASE("allocations take whole pages of the capacity and give them back") {
   CHECK(DeviceMemory::is_device_address(*again));
 }
 
-TEST_CASE("memory without an address lives until it is released and mapped nowhere") {
+TEST_CASE("memory without an address lives until it is released and no longer mapped") {
   DeviceMemory memory(4 * kPage);
   const uint64_t address = memory.reserve(100 * kPage).value();
-  CHECK(memory.free_bytes() == 4 * kPage);  // addresses are free of charge
+  CHECK(memory.free_bytes() == 4 * kPage);  // addresses cost no memory
   const uint64_t handle = memory.create(3 * kPage).value();
   CHECK_FALSE(memory.create(2 * kPage));
   CHECK(memory.map(address + kPage, 3 * kPage, handle));
@@ -50,7 +50,7 @@ TEST_CASE("memory without an address lives until it is released and mapped nowhe
   CHECK(memory.unreserve(address, 100 * kPage));
 }
 
-TEST_CASE("a mapping must lie in a reservation, where nothing is mapped") {
+TEST_CASE("a mapping must be in a part of a reservation where nothing is mapped") {
   DeviceMemory memory(100 * kPage);
   const uint64_t address = memory.reserve(4 * kPage).value();
   const uint64_t first = memory.create(2 * kPage).value();
@@ -68,7 +68,7 @@ TEST_CASE("a mapping must lie in a reservation, where nothing is mapped") {
   CHECK_FALSE(memory.create(0));
 }
 
-TEST_CASE("what is free is the capacity less what is held, after any sequence of calls") {
+TEST_CASE("free memory is the capacity minus held memory, after any sequence of calls") {
   const uint64_t seed = std::random_device{}();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
@@ -96,7 +96,7 @@ TEST_CASE("what is free is the capacity less what is held, after any sequence of
   }
 }
 
-TEST_CASE("the last addresses are given, and none behind them") {
+TEST_CASE("the last addresses are handed out, and none beyond them") {
   using shardlens::profiler::DeviceMemory;
   constexpr uint64_t kAll = DeviceMemory::kVariableAddress - DeviceMemory::kFirstAddress;
   DeviceMemory memory(kPage);

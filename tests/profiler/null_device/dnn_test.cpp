@@ -1,6 +1,6 @@
-// The stub of cuDNN, alone and in front of a libcudnn_graph that says what it is asked
-// (tests/support/programs/scripted_cudnn.cpp). Each case needs a process of its own: what the stub
-// has found stays. tests/profiler/record/cudnn_cases.py has NVIDIA's own.
+// Tests the stub of cuDNN by itself and in front of a libcudnn_graph that reports what it is asked
+// (tests/support/programs/scripted_cudnn.cpp). Each case needs its own process: the stub keeps what
+// it has found. NVIDIA's own cuDNN is tested by tests/profiler/record/cudnn_cases.py.
 #include <dlfcn.h>
 
 #include <array>
@@ -14,7 +14,7 @@
 #include "profiler/null_device/libraries/dnn_graph.h"
 #include "profiler/null_device/libraries/nvrtc.h"
 
-// No header of cuDNN's, NVRTC's or the driver's is on every machine.
+// Not every machine has the headers of cuDNN, NVRTC or the driver.
 extern "C" {
 size_t cudnnGetVersion();
 int cudnnGetProperty(int property, int* value);
@@ -88,7 +88,7 @@ TEST_CASE("handles of cuDNN know their stream, and the version its parts") {
   CHECK(cudnnGetVersion() == 92600);
 }
 
-TEST_CASE("cuDNN's graphs are told of the device in place of a handle") {
+TEST_CASE("cuDNN's graphs learn the device in place of a handle") {
   find_cudnn();
   const std::string before = text_of("scripted_cudnn_calls");
   CHECK(before == "38.2702 38! ");
@@ -98,7 +98,7 @@ TEST_CASE("cuDNN's graphs are told of the device in place of a handle") {
   void* const plan = finalised(kPlan, kPlanHandle, kHandleType);
   CHECK(text_of("scripted_cudnn_calls").substr(before.size()) ==
         "15! "                // the graph's handle is left out
-        "4.200 4.204=38 4! "  // heuristics are told when they are complete
+        "4.200 4.204=38 4! "  // heuristics get the device when they are complete
         "2.1301 2.1307=38 2! "
         "5.407=38 5! ");  // a plan's handle is replaced
   int64_t count = 0;
@@ -110,7 +110,7 @@ TEST_CASE("cuDNN's graphs are told of the device in place of a handle") {
   CHECK(std::string(shardlens_null_cudnn_fault()).empty());
 }
 
-TEST_CASE("cuDNN is told of the device that is named") {
+TEST_CASE("cuDNN learns the device that is named") {
   ::setenv("SHARDLENS_NULL_GPU", "a100-80", 1);
   find_cudnn();
   const auto device = nlohmann::json::parse(text_of("scripted_cudnn_device"));
@@ -156,12 +156,12 @@ TEST_CASE("a cuDNN that cannot plan without a device is refused") {
   CHECK(cudnnBackendCreateDescriptor(kPlan, &descriptor) == kNotSupported);
 }
 
-TEST_CASE("a cuDNN that is not there is refused") {
+TEST_CASE("a missing cuDNN is refused") {
   CHECK(std::string(shardlens_null_cudnn("/nowhere/libcudnn_graph.so.9")).starts_with("/nowhere/"));
   CHECK(cudnnBackendExecute(nullptr, nullptr, nullptr) == kNotSupported);
 }
 
-TEST_CASE("a plan that is given up for what is missing here is a fault") {
+TEST_CASE("a plan that fails because something is missing here is a fault") {
   ::setenv("SCRIPTED_CUDNN_PLAN", "5001", 1);
   find_cudnn();
   finalised(kPlan, kPlanHandle, kHandleType);
@@ -169,14 +169,14 @@ TEST_CASE("a plan that is given up for what is missing here is a fault") {
         "cuDNN gave up a kernel: 5001 SCRIPTED_STATUS: a reason");
 }
 
-TEST_CASE("a plan that is not supported on a GPU either is none") {
+TEST_CASE("a plan that a GPU would not support either is not a fault") {
   ::setenv("SCRIPTED_CUDNN_PLAN", "3000", 1);
   find_cudnn();
   finalised(kPlan, kPlanHandle, kHandleType);
   CHECK(std::string(shardlens_null_cudnn_fault()).empty());
 }
 
-TEST_CASE("cuDNN finds no device where others do, and compiles in earnest") {
+TEST_CASE("cuDNN finds no device where others do, and really compiles") {
   constexpr int kNoDevice = 100;  // CUDA_ERROR_NO_DEVICE
   constexpr int kInternalError = 11;
   find_cudnn();

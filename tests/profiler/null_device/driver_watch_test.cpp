@@ -1,5 +1,6 @@
-// What the recorder's driver layer tells of LibTorch's real allocators on the null device, against
-// their own statistics. ctest starts each case as a process of its own with the stubs preloaded.
+// Compares what the recorder's driver layer reports about LibTorch's real allocators on the null
+// device with their own statistics. ctest starts each case as its own process with the stubs
+// preloaded.
 #include <ATen/ATen.h>
 #include <ATen/core/CachingHostAllocator.h>
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -28,7 +29,7 @@ namespace {
 
 constexpr int64_t kPageBytes = int64_t{2} << 20;
 
-/// What a recorder would know from the changes alone.
+/// What a recorder would know from the changes only.
 class Ledger {
  public:
   DriverWatch::Sink sink() {
@@ -69,7 +70,7 @@ int64_t reserved_bytes() {
   return allocator::getDeviceStats(0).reserved_bytes.at(kAll).current;
 }
 
-/// Tensors of all sizes come and go. After each, the watch and the allocator must agree.
+/// Tensors of all sizes come and go. After each one, the watch and the allocator must agree.
 void use_memory(const Ledger& ledger) {
   const uint64_t seed = std::random_device{}();
   std::cout << "seed " << seed << "\n";
@@ -97,7 +98,7 @@ std::string name_of_program() {
 
 }  // namespace
 
-TEST_CASE("the watch tells of the segments that LibTorch's allocator holds, and only of them") {
+TEST_CASE("the watch reports the segments of LibTorch's allocator, and nothing else") {
   Ledger ledger;
   const DriverWatch watch(ledger.sink());
   REQUIRE_FALSE(watch.unavailable_reason());
@@ -114,12 +115,12 @@ TEST_CASE("watch expandable segments", "[.process]") {
   for (const std::string& library : ledger.libraries()) std::cout << "> " << library << "\n";
 }
 
-TEST_CASE("the watch tells of expandable segments what they hold of the device") {
+TEST_CASE("the watch reports the device memory of expandable segments") {
   CHECK(output_of_case("watch expandable segments",
                        "PYTORCH_ALLOC_CONF=expandable_segments:True") == "libc10_cuda.so\n");
 }
 
-TEST_CASE("the watch tells of the pinned memory that LibTorch holds") {
+TEST_CASE("the watch reports the pinned memory that LibTorch holds") {
   Ledger ledger;
   const DriverWatch watch(ledger.sink());
   const auto pinned = at::dtype(at::kFloat).pinned_memory(true);
@@ -143,7 +144,7 @@ TEST_CASE("the watch tells of the pinned memory that LibTorch holds") {
   CHECK(ledger.bytes_of(library, true) == 0);
 }
 
-TEST_CASE("what a program asks for itself is told as the program's") {
+TEST_CASE("memory that a program asks for itself is reported as the program's") {
   Ledger ledger;
   const DriverWatch watch(ledger.sink());
   void* device = nullptr;
@@ -160,7 +161,7 @@ TEST_CASE("what a program asks for itself is told as the program's") {
   CHECK(ledger.bytes_of(name_of_program(), true) == 0);
 }
 
-TEST_CASE("memory that the null device refuses is not told") {
+TEST_CASE("memory that the null device refuses is not reported") {
   Ledger ledger;
   const DriverWatch watch(ledger.sink());
   void* address = nullptr;
@@ -169,7 +170,7 @@ TEST_CASE("memory that the null device refuses is not told") {
   CHECK(ledger.changes() == 0);
 }
 
-TEST_CASE("a second watch says who the first is, until that is gone") {
+TEST_CASE("a second watch names the first, until that is gone") {
   Ledger first, second;
   void* address = nullptr;
   {

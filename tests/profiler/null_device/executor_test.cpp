@@ -1,6 +1,6 @@
-// The executor on the null device, with its checks: in a step as it is scheduled every use is
+// Runs the executor on the null device, with its checks: in a step as scheduled every use is
 // ordered, and each wait that is taken away leaves a race. Cases run with SHARDLENS_NULL_CHECK=1,
-// each in a process of its own.
+// each in its own process.
 #include "runtime/execute/executor.h"
 
 #include <ATen/ATen.h>
@@ -22,7 +22,7 @@ using planner::Schedule;
 
 namespace {
 
-/// Starts passes without the wait for what is before them.
+/// Starts passes without waiting for earlier work.
 class StreamsWithoutBegin final : public Streams {
  public:
   explicit StreamsWithoutBegin(Streams& streams) : streams_(streams) {}
@@ -59,7 +59,7 @@ c10::Device null_device() {
   return open_device({.kind = DeviceKind::null, .gpu = "h200"}, 0);
 }
 
-/// One rank's training, step by step.
+/// Trains one rank, step by step.
 class Rank {
  public:
   explicit Rank(const planner::Strategy& strategy, bool begins = true)
@@ -76,13 +76,13 @@ class Rank {
     inspection_.take_faults();
   }
 
-  /// A step by any schedule for this state; what the checker finds in it.
+  /// Runs a step by any schedule for this state; returns what the checker finds in it.
   std::vector<std::string> findings_of_step(const Schedule& of_step) {
     executor_.run(of_step, step_++, [this] { return batch_; });
     return inspection_.take_faults();
   }
 
-  /// Lets no finding of one step follow from a fault in the step before.
+  /// Keeps a fault in one step from causing findings in the next.
   void settle() const { REQUIRE(cudaDeviceSynchronize() == cudaSuccess); }
 
   const Schedule schedule;
@@ -93,8 +93,9 @@ class Rank {
   StreamsWithoutBegin without_begin_;
   RankState state_;
   NullInspection inspection_;
-  // What they would do, only the schedule tells the checker. And no thread of theirs asks whether
-  // an event is done: the answer would order the host after it, and hide what is looked for here.
+  // The checker only learns from the schedule what collectives would do. And no thread of a
+  // communicator asks whether an event is done: the answer would order the host after it, and hide
+  // the races that this test looks for.
   tests::IdleCommunicator gather_, reduce_;
   Executor executor_;
   models::Batch batch_;
@@ -130,7 +131,7 @@ TEST_CASE("a scheduled step leaves nothing unordered", "[checks]") {
   }
 }
 
-/// Events of a round are recorded anew in the next, and waits go from one round to another.
+/// Events of a round are recorded again in the next, and waits go from one round to another.
 TEST_CASE("rounds of microbatches leave nothing unordered", "[checks]") {
   for (planner::Strategy strategy : strategies()) {
     for (const planner::Sync sync : {planner::Sync::every, planner::Sync::last}) {

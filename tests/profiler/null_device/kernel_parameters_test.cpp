@@ -1,4 +1,4 @@
-// The parameters of kernels, from modules laid out here field by field and from damaged ones.
+// Reads the parameters of kernels from modules laid out here field by field, and from damaged ones.
 #include "profiler/null_device/driver/kernel_parameters.h"
 
 #include <elf.h>
@@ -24,7 +24,7 @@ void append(Bytes& bytes, const Value& value) {
 /// facts of other forms and kinds.
 Bytes facts_of(const ParameterSizes& sizes, uint16_t end) {
   Bytes facts;
-  append(facts, uint32_t{0x00041b03});           // a value of two bytes: of registers
+  append(facts, uint32_t{0x00041b03});           // a value of two bytes: the registers
   append(facts, uint32_t{0x00040000 | 0x3704});  // four bytes follow
   append(facts, uint32_t{0x86});
   std::vector<uint16_t> offsets;
@@ -81,7 +81,7 @@ Bytes module_of(const std::vector<std::pair<std::string, Bytes>>& kernels) {
 
 }  // namespace
 
-TEST_CASE("a module tells the parameters of each of its kernels") {
+TEST_CASE("a module describes the parameters of each of its kernels") {
   const Bytes file = module_of({{"add", facts_of({8, 8, 8, 4}, 28)},
                                 {"nothing", facts_of({}, 0)},
                                 {"descriptor", facts_of({128, 4, 8}, 144)}});
@@ -102,7 +102,7 @@ TEST_CASE("a kernel whose parameters are not all described is left out") {
   CHECK(kernels.contains("whole"));
 }
 
-TEST_CASE("what is no machine code has no kernels") {
+TEST_CASE("a file that is not machine code has no kernels") {
   CHECK(profiler::bytes_of_elf("") == 0);
   CHECK(profiler::bytes_of_elf(".version 8.8") == 0);
   CHECK(profiler::parameters_of_kernels({}).empty());

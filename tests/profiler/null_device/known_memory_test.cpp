@@ -1,4 +1,4 @@
-// The bytes of the device that are known, against a list of them one by one.
+// Compares the device's known bytes with a list that has each byte.
 #include "profiler/null_device/driver/known_memory.h"
 
 #include <cuda_runtime_api.h>
@@ -54,7 +54,7 @@ void change(KnownMemory& known, uint64_t memory, Bytes& bytes, std::mt19937_64& 
   }
 }
 
-/// Returns false if the table and the bytes differ about a range.
+/// Returns false if the table and the bytes disagree about a range.
 bool agree(KnownMemory& known, uint64_t memory, const Bytes& bytes, std::mt19937_64& random) {
   const auto [first, size] = draw_range(random);
   std::vector<char> read(size);
@@ -110,11 +110,11 @@ TEST_CASE("copy set and read", "[.process]") {
   std::cout << "> " << read(memory + 99) << " " << read(memory + 249);
   const uint64_t before = shardlens_null_unknown_reads();
   std::cout << " " << read(memory + 100) << " unknown " << shardlens_null_unknown_reads() - before;
-  cudaMemcpy(memory, large.data(), large.size(), cudaMemcpyHostToDevice);  // too many to be known
+  cudaMemcpy(memory, large.data(), large.size(), cudaMemcpyHostToDevice);  // too many to keep
   std::cout << ", then " << read(memory) << "\n";
 }
 
-TEST_CASE("copies and memsets make bytes known, but for large ones") {
+TEST_CASE("copies and memsets make bytes known, except large ones") {
   CHECK(tests::output_of_case("copy set and read", "SHARDLENS_NULL_KEEP_COPIES=1") ==
         "7 7 0 unknown 1, then 0\n");
 }

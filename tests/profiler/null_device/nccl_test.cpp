@@ -1,6 +1,6 @@
-// The NCCL communicator on the null device: with the stub library, where every call returns at
-// once, and with a table of calls that misbehave as the real library can. Values on the device mean
-// nothing here; what is looked at are the calls, and what is thrown when.
+// Tests the NCCL communicator on the null device: with the stub library, where every call returns
+// at once, and with a table of calls that misbehave as the real library can. Values on the device
+// mean nothing here; the tests look at the calls, and at what is thrown when.
 #include "runtime/comm/device/nccl.h"
 
 #include <ATen/ATen.h>
@@ -39,14 +39,14 @@ using Calls = std::vector<std::string>;
 const Operation kGather{37, "ALL_GATHER", "block3", -1};
 const Operation kReduction{37, "REDUCE_SCATTER", "block3", 1};
 
-/// An NCCL that logs what is asked of it and answers as it is told. Plain functions can have no
-/// object, so there is one.
+/// An NCCL that logs its calls and answers as a test sets it. Plain functions cannot belong to an
+/// object, so there is only one.
 struct Fake {
   std::mutex mutex;
-  Calls calls;                                           // but for questions about errors
-  std::atomic<NcclResult> answer = NcclResult::success;  // of whatever enqueues
-  std::atomic<NcclResult> state = NcclResult::success;   // of the communicator
-  std::atomic<int> questions_until_done = 0;             // in progress before that
+  Calls calls;                                           // except queries of errors
+  std::atomic<NcclResult> answer = NcclResult::success;  // of calls that enqueue
+  std::atomic<NcclResult> state = NcclResult::success;   // the communicator's
+  std::atomic<int> questions_until_done = 0;             // in progress until then
   std::atomic<bool> abort_hangs = false;
 
   NcclResult log(const std::string& call, NcclResult result = NcclResult::success) {
@@ -68,11 +68,11 @@ struct Fake {
 };
 
 Fake& fake() {
-  static Fake& instance = *new Fake;  // an abort that hangs may outlive the program's end
+  static Fake& instance = *new Fake;  // an abort that hangs may run until after the program's end
   return instance;
 }
 
-/// "16 of type 7" and, where input and output are parts of one buffer, how far apart.
+/// "16 of type 7" and, if input and output are parts of one buffer, how far apart they are.
 std::string text_of(const void* input, const void* output, size_t numel, NcclType type) {
   const auto apart = static_cast<const char*>(input) - static_cast<const char*>(output);
   return std::to_string(numel) + " of type " + std::to_string(static_cast<int>(type)) +
@@ -182,7 +182,7 @@ int64_t allocated_bytes() {
 
 }  // namespace
 
-TEST_CASE("NCCL is asked for the collectives in place, as means, without waiting") {
+TEST_CASE("NCCL runs the collectives in place, as means, without waiting") {
   World world;
   {
     const auto rank_3 = world.rank_3();
@@ -216,7 +216,7 @@ TEST_CASE("a sum passes through the device in parts, and a barrier is a sum") {
   CHECK(fake().take() == Calls{"reduce 1 of type 8, 0 apart, reduction 0"});
 }
 
-TEST_CASE("what is in progress is asked for until it is done") {
+TEST_CASE("a call in progress is polled until it is done") {
   World world;
   fake().answer = NcclResult::in_progress;
   fake().questions_until_done = 20;
@@ -242,7 +242,7 @@ TEST_CASE("meeting ends at the deadline, with an abort") {
         "rank 3, step 0, INIT of reduce: not finished within 0.2 s");
 }
 
-TEST_CASE("an operation that hangs is named to all ranks, and aborted once") {
+TEST_CASE("an operation that hangs is reported to all ranks, and aborted once") {
   World world;
   const auto rank_3 = world.rank_3(200ms);
   fake().take();
@@ -302,7 +302,7 @@ TEST_CASE("an abort from any thread ends a call in progress") {
   fake().state = NcclResult::success;
 }
 
-TEST_CASE("a communicator ends in time, though NCCL does not") {
+TEST_CASE("a communicator ends in time even if NCCL does not") {
   World world;
   auto rank_3 = world.rank_3();
   const bool fails_before = GENERATE(false, true);
@@ -320,7 +320,7 @@ TEST_CASE("a communicator ends in time, though NCCL does not") {
   fake().abort_hangs = false;
 }
 
-TEST_CASE("a rank of many on the stub library meets nobody and returns at once") {
+TEST_CASE("a rank of many on the stub library meets no other and returns at once") {
   World world;
   NcclOptions options{.name = "gather",
                       .id = new_nccl_id(nccl_api()),
@@ -366,7 +366,7 @@ TEST_CASE("in a part of the world NCCL has the index, and errors the rank") {
              StartsWith("rank 3, step 37, REDUCE_SCATTER of block3 bucket 1: NCCL: "));
 }
 
-TEST_CASE("the stub library refuses an id that a rank uses twice, or for other ranks") {
+TEST_CASE("the stub library refuses an id that is used twice, or for other ranks") {
   World world;
   NcclOptions options{.name = "gather",
                       .id = new_nccl_id(nccl_api()),

@@ -1,5 +1,5 @@
-// The null device's checks under LibTorch's own CUDA code. Cases tagged [checks] run with
-// SHARDLENS_NULL_CHECK=1, each in a process of its own.
+// Tests the null device's checks under LibTorch's own CUDA code. Cases tagged [checks] run with
+// SHARDLENS_NULL_CHECK=1, each in its own process.
 #include "profiler/null_device/checks/null_checks.h"
 
 #include <ATen/ATen.h>
@@ -18,7 +18,7 @@
 struct NullUniqueId {
   char bytes[128];
 };
-/// What NCCL's configuration begins with, as its header initialises it.
+/// The beginning of NCCL's configuration, as its header initialises it.
 struct NcclConfig {
   size_t size_bytes = sizeof(NcclConfig);
   unsigned magic = 0xcafebeef;
@@ -81,9 +81,9 @@ void copy_in(CUDAStream stream, at::Tensor target, const at::Tensor& source) {
   target.copy_(source, /*non_blocking=*/true);
 }
 
-/// Blocks as the caching allocator gives them out, from here on.
+/// The blocks that the caching allocator hands out from here on.
 void feed_blocks() {
-  device_floats(1);  // the allocator exists only from the first use on
+  device_floats(1);  // the first use creates the allocator
   allocator::attachAllocatorTraceTracker([](const allocator::TraceEntry& entry) {
     const auto* const address = reinterpret_cast<const void*>(entry.addr_);
     if (entry.action_ == allocator::TraceEntry::ALLOC) {
@@ -134,7 +134,7 @@ TEST_CASE("a copy in one stream and a copy in another race without an event", "[
   }
 }
 
-TEST_CASE("a copy to pageable memory holds the host up, one to pinned memory does not",
+TEST_CASE("a copy to pageable memory blocks the host, one to pinned memory does not",
           "[checks]") {
   const CUDAStream side = c10::cuda::getStreamFromPool();
   const at::Tensor on_device = device_floats(kCount), other = device_floats(kCount);
@@ -153,7 +153,7 @@ TEST_CASE("a copy to pageable memory holds the host up, one to pinned memory doe
   CHECK_THAT(findings[1], ContainsSubstring("cudaMemcpyAsync (stream 0) writes"));
 }
 
-TEST_CASE("memory used in another stream and not recorded there races when given again",
+TEST_CASE("memory used in another stream and not recorded there races when reused",
           "[checks]") {
   feed_blocks();
   const CUDAStream side = c10::cuda::getStreamFromPool();
@@ -177,7 +177,7 @@ TEST_CASE("memory used in another stream and not recorded there races when given
   }
 }
 
-TEST_CASE("memory that was freed or is not the driver's is found", "[checks]") {
+TEST_CASE("use of memory that was freed or is not the driver's is found", "[checks]") {
   feed_blocks();
   at::Tensor block = device_floats(kCount);
   void* const address = block.data_ptr();
@@ -209,7 +209,7 @@ TEST_CASE("LibTorch's own work in one stream has no finding", "[checks]") {
   CHECK(checks().take_findings() == Lines{});
 }
 
-TEST_CASE("an NCCL call is recorded, and what it touches is ordered", "[checks]") {
+TEST_CASE("an NCCL call is recorded, and its memory accesses are ordered", "[checks]") {
   const CUDAStream side = c10::cuda::getStreamFromPool();
   void* const first = communicator_of(2, 0);
   void* const communicator = communicator_of(4, 3);
@@ -236,7 +236,7 @@ TEST_CASE("an NCCL call is recorded, and what it touches is ordered", "[checks]"
   CHECK(ncclCommDestroy(first) == kSuccess);
 }
 
-TEST_CASE("a collective touches what its count, data type and ranks say", "[checks]") {
+TEST_CASE("a collective accesses the bytes that its count, data type and ranks imply", "[checks]") {
   struct Collective {
     const char* name;
     size_t input_count, output_count;  // for 1000 elements
@@ -309,7 +309,7 @@ TEST_CASE("only NCCL's own in-place layout is right", "[checks]") {
   CHECK_THAT(findings[1], ContainsSubstring("wrong in-place layout: ncclReduceScatter"));
 }
 
-TEST_CASE("the calls of a group start when it ends, in no order", "[checks]") {
+TEST_CASE("the calls of a group start when it ends, unordered", "[checks]") {
   void* const communicator = communicator_of(2, 0);
   const at::Tensor data = device_floats(4 * kCount);
   float* const all = data.data_ptr<float>();
@@ -355,7 +355,7 @@ TEST_CASE("NCCL refuses what it would refuse") {
     return state;
   };
   REQUIRE(ncclCommInitRankConfig(&communicator, 2, {}, 1, &config) == kInProgress);
-  CHECK(broadcast(kBfloat16, 0) == kInvalidArgument);  // not there yet
+  CHECK(broadcast(kBfloat16, 0) == kInvalidArgument);  // not defined yet
   CHECK(poll() == kInProgress);
   CHECK(poll() == kSuccess);
   CHECK(broadcast(kBfloat16, 0) == kSuccess);

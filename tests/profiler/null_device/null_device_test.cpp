@@ -1,6 +1,6 @@
-// LibTorch's own CUDA code on the null device. ctest starts each case as a process of its own with
-// the null device preloaded; those tagged [.process] are run by others in a process with
-// another environment. No value of the device is looked at but where a copy from it is the subject.
+// Runs LibTorch's own CUDA code on the null device. ctest starts each case as its own process with
+// the null device preloaded; those tagged [.process] are run by others in a process with another
+// environment. Values on the device are ignored, except where a copy from it is tested.
 #include "profiler/null_device/null_device.h"
 #include "models/families.h"
 
@@ -36,7 +36,7 @@
 #include "tests/profiler/null_device/case_process.h"
 #include "tests/support/temporary_folder.h"
 
-// ATen's own headers for these want those of cuSPARSE and NCCL, which the header wheels lack.
+// ATen's own headers for these need those of cuSPARSE and NCCL, which the header wheels lack.
 namespace at::cuda {
 cudaDeviceProp* getCurrentDeviceProperties();
 }
@@ -85,7 +85,7 @@ std::string properties_text(const std::string& name, int major, int minor, int s
   return text.str();
 }
 
-/// Allocations, frees and what the allocator asks of the driver, with sizes, as they happen.
+/// Allocations, frees and the allocator's requests to the driver, with sizes, as they happen.
 std::vector<std::string>& traced() {
   static std::vector<std::string> events;
   return events;
@@ -97,14 +97,14 @@ bool& is_traced() {
 }
 
 void start_trace() {
-  device_bytes(1);  // the allocator exists only from the first use on
+  device_bytes(1);  // the first use creates the allocator
   if (std::exchange(is_traced(), true)) return;
   allocator::attachAllocatorTraceTracker([](const allocator::TraceEntry& entry) {
     traced().push_back(std::to_string(entry.action_) + " " + std::to_string(entry.size_));
   });
 }
 
-/// Forward and backward of a ViT's block on a batch. Backward runs on the calling thread: the
+/// Runs forward and backward of a ViT's block on a batch. Backward runs on the calling thread: the
 /// thread that autograd keeps for the device frees its last tensors after backward has returned, in
 /// any order with the caller.
 void step_block(const models::ModelSpec& spec, at::ScalarType dtype) {
@@ -140,7 +140,7 @@ std::vector<std::string> trace_of_step(at::ScalarType dtype) {
 }  // namespace
 
 TEST_CASE("bind every symbol", "[.process]") {
-  // These two come only when they are needed; the others are loaded with the program.
+  // These two are loaded on demand; the others are loaded with the program.
   CHECK(::dlopen("libtorch_cuda_linalg.so", RTLD_NOW) != nullptr);
   CHECK(::dlopen("libcaffe2_nvrtc.so", RTLD_NOW) != nullptr);
   std::cout << "> bound\n";
@@ -150,7 +150,7 @@ TEST_CASE("LibTorch finds every symbol that it imports") {
   CHECK(output_of_case("bind every symbol", "LD_BIND_NOW=1") == "bound\n");
 }
 
-TEST_CASE("no library of NVIDIA's is loaded, though the wheel's folders have some") {
+TEST_CASE("no NVIDIA library is loaded, though the wheel's folders have some") {
   std::ifstream maps("/proc/self/maps");
   std::set<std::string> null_libraries;
   for (std::string line; std::getline(maps, line);) {
@@ -238,13 +238,13 @@ TEST_CASE("use operators that are compiled", "[.process]") {
   x.erfinv_();  // as nn.init.trunc_normal_ does
 }
 
-TEST_CASE("what LibTorch compiles by itself runs, and is not kept for the user's GPU") {
+TEST_CASE("kernels that LibTorch compiles run, and are not cached for the user's GPU") {
   const tests::TemporaryFolder cache;
   output_of_case("use operators that are compiled", "XDG_CACHE_HOME=" + cache.path());
   CHECK(std::filesystem::is_empty(cache.path()));
 }
 
-TEST_CASE("a kernel of Triton's is loaded and launched") {
+TEST_CASE("a Triton kernel is loaded and launched") {
   const at::Tensor data = device_bytes(64);
   const auto address = reinterpret_cast<CUdeviceptr>(data.data_ptr());
   CUdeviceptr seen = 0;
@@ -260,12 +260,12 @@ TEST_CASE("a kernel of Triton's is loaded and launched") {
   int threads = 0;
   CHECK(cuFuncGetAttribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, kernel) ==
         CUDA_SUCCESS);
-  CHECK(threads == 1024);  // fewer than a launch asks for is an error of Triton's
+  CHECK(threads == 1024);  // Triton refuses fewer than a launch asks for
   const CUlaunchConfig launch{};
   CHECK(cuLaunchKernelEx(&launch, kernel, nullptr, nullptr) == CUDA_SUCCESS);
 }
 
-TEST_CASE("use a device that cannot be", "[.process]") {
+TEST_CASE("use an impossible device", "[.process]") {
   int count = -1;
   const cudaError_t error = cudaGetDeviceCount(&count);
   CHECK(error == cudaErrorInitializationError);
@@ -297,7 +297,7 @@ TEST_CASE("use the last of three GPUs", "[.process]") {
   CHECK(count == 3);
   CHECK(cudaSetDevice(3) == cudaErrorInvalidDevice);
   CHECK(cudaSetDevice(-1) == cudaErrorInvalidDevice);
-  CHECK(cudaGetLastError() == cudaErrorInvalidDevice);  // else LibTorch finds it
+  CHECK(cudaGetLastError() == cudaErrorInvalidDevice);  // else LibTorch sees it
   REQUIRE(cudaSetDevice(2) == cudaSuccess);
   std::thread([&] { cudaGetDevice(&elsewhere); }).join();
   CHECK(elsewhere == 0);
@@ -313,7 +313,7 @@ TEST_CASE("use the last of three GPUs", "[.process]") {
   std::cout << "> used\n";
 }
 
-TEST_CASE("of several GPUs each thread uses the one that it has set") {
+TEST_CASE("with several GPUs each thread uses the one that it has set") {
   CHECK(output_of_case("use the last of three GPUs", "SHARDLENS_NULL_GPUS=3") == "used\n");
   for (const std::string text : {"", "0", "65", "8x"}) {
     CHECK(output_of_case("use a device that cannot be", "SHARDLENS_NULL_GPUS=" + text) ==
@@ -346,7 +346,7 @@ TEST_CASE("memory ends where the environment says") {
 
 TEST_CASE("grow expandable segments", "[.process]") {
   const int64_t capacity = free_bytes();
-  at::Tensor small = device_bytes(1);  // pages of 2 MiB for small blocks, of 20 MiB for others
+  at::Tensor small = device_bytes(1);  // pages of 2 MiB for small blocks, 20 MiB for others
   CHECK(reserved_bytes() == 2 * kMiB);
   at::Tensor large = device_bytes(30 * kMiB);
   CHECK(reserved_bytes() == 42 * kMiB);
@@ -419,12 +419,12 @@ TEST_CASE("streams of the pool are distinct, and events order them") {
   }
   const c10::cuda::CUDAStream side = c10::cuda::getStreamFromPool();
   at::Tensor tensor = device_bytes(1);
-  tensor.record_stream(side);  // its memory is held by an event until it is looked at
+  tensor.record_stream(side);  // an event holds its memory until it is checked
   tensor.reset();
   CHECK(device_bytes(1).defined());
 }
 
-TEST_CASE("what was destroyed or never made is refused") {
+TEST_CASE("a handle that was destroyed or never made is refused") {
   cudaEvent_t event = nullptr;
   REQUIRE(cudaEventCreate(&event) == cudaSuccess);
   CHECK(cudaEventRecord(event, nullptr) == cudaSuccess);
@@ -444,7 +444,7 @@ TEST_CASE("what was destroyed or never made is refused") {
   CHECK(cudaStreamEndCapture(nullptr, &graph) == cudaErrorIllegalState);
 }
 
-TEST_CASE("a graph is captured, over the streams that wait for it, and launched") {
+TEST_CASE("a graph is captured, with the streams that wait for it, and launched") {
   const c10::cuda::CUDAStream stream = c10::cuda::getStreamFromPool();
   const c10::cuda::CUDAStream other = c10::cuda::getStreamFromPool();
   const auto is_capturing = [](const c10::cuda::CUDAStream& one) {
@@ -453,7 +453,7 @@ TEST_CASE("a graph is captured, over the streams that wait for it, and launched"
     return status == cudaStreamCaptureStatusActive;
   };
   const c10::cuda::CUDAStreamGuard guard(stream);
-  const at::Tensor first = device_bytes(1);  // the allocator must be there before a capture
+  const at::Tensor first = device_bytes(1);  // the allocator must exist before a capture
   at::Tensor kept;
   at::cuda::CUDAGraph graph;
   graph.capture_begin();
@@ -474,7 +474,7 @@ TEST_CASE("a graph is captured, over the streams that wait for it, and launched"
   kept.reset();
   const int64_t reserved = reserved_bytes();
   allocator::emptyCache();
-  CHECK(reserved_bytes() == reserved);  // the pool is the graph's
+  CHECK(reserved_bytes() == reserved);  // the pool belongs to the graph
   graph.reset();
   allocator::emptyCache();
   CHECK(reserved_bytes() < reserved);
@@ -494,14 +494,14 @@ TEST_CASE("pinned memory is host memory that the device knows") {
   CHECK(attributes.type == cudaMemoryTypeHost);
 }
 
-TEST_CASE("a copy from the device is zero, whatever was there") {
+TEST_CASE("a copy from the device is zero, whatever was written there") {
   const at::Tensor on_device = at::ones({100}, at::kFloat).to(at::kCUDA);
   at::Tensor host = at::full({100}, 7.0F);
   host.copy_(on_device);
   CHECK(host.abs().sum().item<float>() == 0);
 }
 
-TEST_CASE("a stream of CUDA's own is one of LibTorch's") {
+TEST_CASE("a stream of CUDA's own works as one of LibTorch's") {
   for (int i = 0; i < 5; ++i) {
     cudaStream_t stream = nullptr;
     REQUIRE(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
@@ -540,7 +540,7 @@ TEST_CASE("copy there and back", "[.process]") {
   std::cout << "> " << round_trip(false) << " " << round_trip(true) << "\n";
 }
 
-TEST_CASE("what was copied to the device comes back until a kernel runs, where that is asked for") {
+TEST_CASE("copies to the device can be read back until a kernel runs, if that is asked for") {
   CHECK(output_of_case("copy there and back", "SHARDLENS_NULL_KEEP_COPIES=0") == "0 0\n");
   CHECK(output_of_case("copy there and back", "SHARDLENS_NULL_KEEP_COPIES=1") == "7 0\n");
 }

@@ -1,5 +1,5 @@
-// What the planner says that LibTorch's operators take on CUDA, against what its CUDA code takes on
-// the null device, for each GPU in a process of its own.
+// Compares what the planner says that LibTorch's operators take on CUDA with what its CUDA code
+// takes on the null device, for each GPU in its own process.
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
 #include <c10/core/AutogradState.h>
@@ -23,7 +23,7 @@ using tests::OperatorCase;
 namespace {
 
 constexpr uint32_t kSeed = 20261121;
-constexpr int kRounds = 60;  // of all operators
+constexpr int kRounds = 60;  // for all operators
 
 BlockLog*& current_log() {
   static BlockLog* log = nullptr;
@@ -33,7 +33,7 @@ BlockLog*& current_log() {
 void follow_allocator() {
   c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
   at::globalContext().setSDPUseCuDNN(false);
-  // Workspaces that LibTorch keeps are taken once for all.
+  // Workspaces that LibTorch keeps are taken once and for all.
   const at::Tensor square = at::empty({8, 8}, at::device(at::kCUDA));
   at::linear(square, square, square[0]);
   at::mm(square, square);

@@ -75,7 +75,7 @@ TEST_CASE("two streams race until one waits for an event of the other") {
     write(checker, kB);
     CHECK(checker.take_findings().empty());
   }
-  SECTION("an event recorded again orders what came since") {
+  SECTION("an event recorded again orders work since then") {
     checker.order().record(kEvent, kA);
     read(checker, kA);
     checker.order().record(kEvent, kA);
@@ -96,7 +96,7 @@ TEST_CASE("two streams race until one waits for an event of the other") {
     write(checker, kB);
     CHECK(checker.take_findings().size() == 1);
   }
-  SECTION("a destroyed event orders no more, but what waited has waited") {
+  SECTION("a destroyed event orders nothing more, but earlier waits hold") {
     checker.order().record(kEvent, kA);
     checker.order().wait(kB, kEvent);
     checker.order().forget(kEvent);
@@ -112,7 +112,7 @@ TEST_CASE("two streams race until one waits for an event of the other") {
   }
 }
 
-TEST_CASE("what the host has waited for is before what it enqueues") {
+TEST_CASE("work that the host has waited for is before work that it enqueues") {
   RaceChecker checker = checker_with_memory();
   write(checker, kA);
   checker.order().record(kEvent, kA);
@@ -121,7 +121,7 @@ TEST_CASE("what the host has waited for is before what it enqueues") {
   SECTION("the device") { checker.order().synchronize_device(); }
   write(checker, kB);
   CHECK(checker.take_findings().empty());
-  checker.order().synchronize_stream(0);  // has nothing to do with B
+  checker.order().synchronize_stream(0);  // unrelated to B
   read(checker, kA);
   CHECK(checker.take_findings().size() == 1);
 }
@@ -143,20 +143,20 @@ TEST_CASE("the legacy default stream orders blocking streams and no others") {
   CHECK(checker.take_findings().size() == 1);
 }
 
-TEST_CASE("a block given again is ordered after its earlier uses") {
+TEST_CASE("a block handed out again is ordered after its earlier uses") {
   RaceChecker checker = checker_with_memory();
   checker.allocate(kA, kBlock);
   checker.order().record(kEvent, kA);
   checker.order().wait(kB, kEvent);
   read(checker, kB);
   checker.free(kBlock);
-  SECTION("given again at once") {
+  SECTION("handed out at once") {
     checker.allocate(kA, kBlock);
     CHECK(checker.take_findings() ==
           Lines{"race: allocation (stream 20) writes 0x1000 + 4096 bytes, not ordered after reader "
                 "(stream 21) which reads it"});
   }
-  SECTION("given again in order, a part of it") {
+  SECTION("a part is handed out in order") {
     checker.order().record(kEvent, kB);
     checker.order().wait(kA, kEvent);
     checker.allocate(kA, {0x1000, 0x1200});
@@ -168,7 +168,7 @@ TEST_CASE("a block given again is ordered after its earlier uses") {
   }
 }
 
-TEST_CASE("memory that the driver has not given or has taken back is unknown") {
+TEST_CASE("memory that the driver has not allocated or has freed is unknown") {
   RaceChecker checker = checker_with_memory();
   write(checker, kA, {0x8000, 0x9001});
   CHECK(checker.take_findings() ==
@@ -184,7 +184,7 @@ TEST_CASE("memory that the driver has not given or has taken back is unknown") {
   CHECK(checker.take_findings().empty());
 }
 
-TEST_CASE("a finding is told once, and very many are counted") {
+TEST_CASE("a finding is reported once, and very many are counted") {
   RaceChecker checker = checker_with_memory();
   for (int i = 0; i < 3; ++i) write(checker, i % 2 == 0 ? kA : kB);
   write(checker, kB);
@@ -216,9 +216,9 @@ struct Use {
   bool writes = false;
 };
 
-/// The order of a program as a graph: a node a use, action in a stream or synchronisation, with all
-/// nodes that it is after, by transitive closure. As CUDA's manual words it: an action in the
-/// legacy stream waits for all blocking streams, and then all blocking streams wait for it.
+/// The order of a program as a graph: a node for each use, action in a stream or synchronisation,
+/// with all nodes that it is after, by transitive closure. In the words of CUDA's manual, an action
+/// in the legacy stream waits for all blocking streams, and then all blocking streams wait for it.
 class Graph {
  public:
   int act(size_t stream) {

@@ -1,5 +1,5 @@
-// The recorder on the null device: what it says of a rank's steps is what the schedule says, and
-// what LibTorch counts.
+// Tests the recorder on the null device: what it says about a rank's steps is what the schedule
+// says, and what LibTorch counts.
 #include "profiler/recorder/recorder.h"
 
 #include <ATen/ATen.h>
@@ -60,7 +60,7 @@ Recording record_steps(const Schedule& schedule, const planner::Config& config,
   c10::cuda::CUDACachingAllocator::emptyCache();
   at::getHostAllocator(at::kCUDA)->empty_cache();
   c10::cuda::CUDACachingAllocator::resetPeakStats(0);
-  // Of recordings before in this process: cuBLAS keeps its workspaces.
+  // These are from earlier recordings in this process: cuBLAS keeps its workspaces.
   const int64_t before_bytes = requested_bytes().current;
   Recorder recorder(
       {.path = folder.file("rank0.slp"), .header = {}, .on_cuda = true, .steps = steps});
@@ -95,12 +95,12 @@ struct Block {
 };
 
 struct Peak {
-  int action = -1;  // at which it was
+  int action = -1;  // at that moment
   std::vector<Block> blocks;
 };
 
-/// The device's blocks at the first moment when most was asked for. What a block turns out to be,
-/// it was from the start.
+/// The device's blocks at the first moment of the highest requested bytes. A block has the purpose
+/// that it gets later from the start.
 Peak find_peak(const Profile& profile) {
   std::vector<Category> categories(profile.events.size());
   std::map<uint64_t, size_t> live;
@@ -152,7 +152,7 @@ int64_t slot_bytes(const Schedule& schedule, std::vector<planner::SlotKind> kind
   return bytes;
 }
 
-/// Gradient shards of the device that have memory while an action runs.
+/// Gradient shards on the device that have memory while an action runs.
 int64_t gradient_shard_bytes(const Schedule& schedule, int action) {
   const planner::SlotLives lives = schedule.slot_lives();
   int64_t bytes =
@@ -174,7 +174,7 @@ int64_t shard_bytes(const Schedule& schedule, bool with_frozen) {
   return bytes;
 }
 
-/// What the device has of the parameters between their uses.
+/// Parameters that the device keeps between their uses.
 int64_t parameter_bytes(const Schedule& schedule) {
   if (schedule.offload == planner::Offload::none) return shard_bytes(schedule, true);
   int64_t bytes = slot_bytes(schedule, {planner::SlotKind::master});
@@ -187,7 +187,7 @@ int64_t parameter_bytes(const Schedule& schedule) {
   return bytes;
 }
 
-/// Moments, the step count, and what a loss scale keeps.
+/// Moments, the step count, and the state of a loss scale.
 int64_t optimizer_bytes(const Schedule& schedule, const planner::Config& config) {
   int64_t moments = 2;
   if (config.optimizer == planner::OptimizerKind::sgd) moments = config.momentum > 0 ? 1 : 0;
@@ -201,7 +201,7 @@ int64_t optimizer_bytes(const Schedule& schedule, const planner::Config& config)
 
 }  // namespace
 
-TEST_CASE("what lives through a step is recorded with the schedule's bytes") {
+TEST_CASE("memory that lives through a step is recorded with the schedule's bytes") {
   using planner::SlotKind;
   for (const auto& [name, config, strategy] : tests::all_strategies(kWorldSize)) {
     INFO(name);
@@ -265,7 +265,7 @@ TEST_CASE("gradients are recorded as such, and belong to the backward of their u
     CHECK(action.kind == planner::ActionKind::backward);
     CHECK(profile.strings[block.label] == schedule.units[static_cast<size_t>(action.unit)]);
   }
-  // Matrices of linears are written to their reduce slot at once.
+  // Gradients of linears' matrices are written to their reduce slot at once.
   constexpr size_t kPlaced = 10 * 4 + 1;
   CHECK(gradients == kSteps * (spec().parameters.size() - kPlaced));
 }
@@ -297,7 +297,8 @@ namespace {
 
 std::string name_of(Category category) { return std::string(to_string(category)); }
 
-/// What a recording of a small backward says of the device's blocks, but for times and addresses.
+/// What a recording of a small backward says about the device's blocks, without times and
+/// addresses.
 std::vector<std::string> record_backward(bool is_observed) {
   const tests::TemporaryFolder folder;
   const c10::Device device = null_device();
@@ -326,7 +327,7 @@ std::vector<std::string> record_backward(bool is_observed) {
 
 }  // namespace
 
-TEST_CASE("a backward is told apart into the same calls, observed or not") {
+TEST_CASE("a backward is split into the same calls, observed or not") {
   const auto observed = record_backward(true);
   const auto unobserved = record_backward(false);
   CHECK(observed == unobserved);
@@ -335,7 +336,7 @@ TEST_CASE("a backward is told apart into the same calls, observed or not") {
   }));
 }
 
-TEST_CASE("a scope can change its purpose and take up the one before") {
+TEST_CASE("a scope can change its purpose and return to the previous one") {
   const tests::TemporaryFolder folder;
   const c10::Device device = null_device();
   Recorder recorder({.path = folder.file("rank0.slp"), .header = {}, .on_cuda = true});
@@ -409,7 +410,7 @@ TEST_CASE("a block that another stream still uses is pending, as LibTorch counts
     const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(0);
     pending = stats.active_bytes[0].current - stats.allocated_bytes[0].current;
     recorder.sample_device();
-    bytes(3 * kMiB);  // makes the allocator look after it
+    bytes(3 * kMiB);  // makes the allocator check it
   }
   recorder.close();
   CHECK(pending == 4 * kMiB);
@@ -458,7 +459,7 @@ TEST_CASE("pinned memory is recorded in LibTorch's sizes, and as it is used") {
                                    "4.01 MiB in use") != std::string::npos);
 }
 
-TEST_CASE("the recording of some steps says of them what the whole one says") {
+TEST_CASE("the recording of some steps says the same about them as the whole one") {
   runtime::take_workspaces(null_device());  // cuBLAS keeps them: no recording below has them
   for (const auto& [name, config, strategy] : tests::all_strategies(kWorldSize)) {
     INFO(name);
@@ -469,7 +470,7 @@ TEST_CASE("the recording of some steps says of them what the whole one says") {
     REQUIRE(part.steps.size() == 1);
     CHECK(part.steps[0].step == 1);
     for (const Space space : {Space::device, Space::pinned, Space::segment, Space::driver}) {
-      // The host's own thread takes scalars beside the device's work, now here, now there.
+      // The host's own thread takes scalars while the device works, at varying places.
       const auto index = static_cast<size_t>(space);
       CHECK(part.steps[0].bytes[index] == whole.steps[1].bytes[index]);
     }

@@ -1,6 +1,6 @@
 // Ranks that share no memory, as threads over one store: what they read of each other, where they
-// stop, whose reason counts. Here, since each case has a process of its own, which LibTorch's
-// threads may stay in, and since NCCL is the stub library.
+// stop, and whose reason counts. It is here since each case has its own process, in which
+// LibTorch's threads may stay, and since NCCL is the stub library.
 #include "runtime/launch/rendezvous_store.h"
 
 #include <unistd.h>
@@ -57,7 +57,7 @@ struct BarrierLeaver {
   ~BarrierLeaver() { barrier.arrive_and_drop(); }
 };
 
-/// What `body` returns on each rank; all leave together.
+/// Returns what `body` returns on each rank; all leave together.
 std::vector<std::string> meet(int world_size,
                               const std::function<std::string(int rank, Peer& peer)>& body) {
   ::alarm(120);  // a hang is a failure
@@ -110,7 +110,7 @@ TEST_CASE("ranks that share no memory read each other's GPUs") {
   CHECK_THAT(shared[2], ContainsSubstring("ranks 0 and 2 are on the same GPU"));
 }
 
-TEST_CASE("all ranks stop after the same step, which none of them is past") {
+TEST_CASE("all ranks stop after the same step, which none has passed") {
   const auto seed = Catch::getSeed();
   CAPTURE(seed);
   std::mt19937 random(seed);
@@ -153,11 +153,11 @@ TEST_CASE("the first reason to give up counts for all ranks") {
   for (const std::string& text : texts) CHECK(text == texts.front());
 }
 
-TEST_CASE("ranks that say nothing anymore are known") {
+TEST_CASE("ranks that fall silent are noticed") {
   const auto texts = meet(3, [](int rank, Peer& peer) -> std::string {
     if (rank == 2) return "left";
     if (rank == 1) return peer.store.get("asked", 0, "ask");
-    ::usleep(500'000);  // all have spoken
+    ::usleep(500'000);  // all have reported
     std::string silent;
     for (const int other : peer.store.silent_ranks()) silent += std::to_string(other) + " ";
     peer.store.set("asked", "heard");

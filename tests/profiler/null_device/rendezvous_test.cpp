@@ -1,5 +1,5 @@
-// How ranks with a device meet, on the null device: ranks are threads here, each with streams of
-// its own, and NCCL is the stub library.
+// Tests how ranks with a device meet, on the null device: ranks are threads here, each with its own
+// streams, and NCCL is the stub library.
 #include "runtime/launch/rendezvous.h"
 
 #include <ATen/ATen.h>
@@ -72,7 +72,7 @@ Job job_over_parts(planner::Config config) {
 
 using NcclIdBytes = std::array<std::byte, Board::kNcclIdBytes>;
 
-/// "1/4 1/4 1/2 1/2": index and size in every channel; an empty text where one is not NCCL's.
+/// "1/4 1/4 1/2 1/2": index and size in every channel; an empty text for one that is not NCCL's.
 std::string places_by_nccl(const Channels& channels) {
   std::string text;
   for (const Communicator* one :
@@ -125,7 +125,7 @@ TEST_CASE("ranks learn NCCL's ids from rank 0") {
   for (const std::string& text : texts) CHECK(text == "ok");
 }
 
-TEST_CASE("a rank whose rank 0 never comes says so") {
+TEST_CASE("a rank says so if rank 0 never comes") {
   planner::Config config = workers(2);
   config.timeout_s = 0.2;
   const Job job = job_of(config);
@@ -154,7 +154,7 @@ TEST_CASE("ranks that share a device meet on the CPU, and are staged") {
 }
 
 // The stub refuses an id that a rank uses twice, or for another number of ranks.
-TEST_CASE("each set of ranks has an id of NCCL for itself, from its first rank") {
+TEST_CASE("each set of ranks has its own NCCL id, from its first rank") {
   const Job job = job_over_parts(workers(kGrid.world_size));
   const SharedRegion region = region_of(job);
   const auto texts = tests::run_threads(kGrid.world_size, [&](int rank) {
@@ -181,7 +181,7 @@ TEST_CASE("each set of ranks has an id of NCCL for itself, from its first rank")
   CHECK(ids.size() == 12);
 }
 
-TEST_CASE("a solo rank plays its place in every set, by NCCL's stub") {
+TEST_CASE("a solo rank takes its place in every set, by NCCL's stub") {
   const Job job = job_over_parts(solo_rank_5_of_8());
   const SharedRegion region = region_of(job);
   const auto streams = streams_of_device();
@@ -189,7 +189,7 @@ TEST_CASE("a solo rank plays its place in every set, by NCCL's stub") {
   CHECK(places_by_nccl(links->channels()) == "1/4 1/4 1/2 1/2");
 }
 
-TEST_CASE("one communicator serves gathers and reductions, not those of other ranks") {
+TEST_CASE("one communicator serves gathers and reductions, but only for its own ranks") {
   planner::Config config = solo_rank_5_of_8();
   config.communicators = 1;
   const Job job = job_over_parts(config);
@@ -203,7 +203,7 @@ TEST_CASE("one communicator serves gathers and reductions, not those of other ra
   CHECK(places_by_nccl(channels) == "1/4 1/4 1/2 1/2");
 }
 
-TEST_CASE("a set's collectives go to NCCL over its ranks, on the stream of the channel",
+TEST_CASE("a set's collectives go to NCCL over its ranks, on the channel's stream",
           "[checks]") {
   const Job job = job_over_parts(solo_rank_5_of_8());
   const SharedRegion region = region_of(job);
@@ -235,7 +235,7 @@ TEST_CASE("a set's collectives go to NCCL over its ranks, on the stream of the c
   CHECK(calls[3].stream == streams->handle(planner::Stream::replicate));
 }
 
-TEST_CASE("a rank whose set's first rank never comes names it") {
+TEST_CASE("a rank names the first rank of its set if that never comes") {
   planner::Config config = workers(kGrid.world_size);
   config.timeout_s = 0.5;
   const Job job = job_over_parts(config);
@@ -245,7 +245,7 @@ TEST_CASE("a rank whose set's first rank never comes names it") {
   CHECK(texts[0] == "rank 6, rendezvous: rank 4 did not make NCCL's id in time");
 }
 
-// The null device copies between host addresses for real, so values on the host are seen.
+// The null device really copies between host addresses, so values on the host are visible.
 TEST_CASE("staged ranks over parts of the world get the values of the whole") {
   planner::Config config = workers(kGrid.world_size);
   config.communicator = planner::CommunicatorChoice::local;

@@ -1,6 +1,6 @@
-// The same run twice: what our recorder exports for memory_viz is what LibTorch's own history
-// recording says of it, entry by entry and block by block. Not compared: times, frames, and the
-// bytes that a free block was last asked for.
+// Makes the same run twice: what our recorder exports for memory_viz is what LibTorch's own history
+// recording says, entry by entry and block by block. Not compared are times, frames, and the bytes
+// that a free block was last asked for.
 #include <ATen/ATen.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAStream.h>
@@ -37,7 +37,7 @@ namespace {
 constexpr const char* kWhole = "PYTORCH_ALLOC_CONF=expandable_segments:False";
 constexpr const char* kExpandable = "PYTORCH_ALLOC_CONF=expandable_segments:True";
 
-/// Of one run, as pickles.
+/// The two recordings of one run, as pickles.
 struct Snapshots {
   std::string ours;
   std::string theirs;
@@ -59,8 +59,8 @@ Snapshots record(const std::function<void(c10::Device, Recorder&)>& work) {
   return {.ours = out.str(), .theirs = theirs};
 }
 
-/// A snapshot in words, one line an entry of the trace, a segment or a block. Streams are numbered
-/// in the order in which they appear, since theirs are addresses.
+/// A snapshot in words, one line for each entry of the trace, each segment and each block. Streams
+/// are numbered in the order of appearance, since theirs are addresses.
 class Lines {
  public:
   explicit Lines(const std::string& pickle) : document_(read_pickle(pickle)) {
@@ -130,7 +130,7 @@ void check_equal(const std::vector<std::string>& ours, const std::vector<std::st
   CHECK(equal);
 }
 
-/// Of the frees whose block another stream still used.
+/// The frees whose block another stream still used.
 int64_t late_completions(const std::vector<std::string>& trace) {
   int64_t late = 0;
   for (size_t i = 1; i < trace.size(); ++i) {
@@ -154,9 +154,9 @@ int64_t random_bytes(std::mt19937_64& engine) {
   return static_cast<int64_t>(1 + engine() % (uint64_t{1} << (1 + engine() % 26)));
 }
 
-/// Allocations and frees on three streams, some that fail, now and then all cached memory returned.
-/// Where `shares`, blocks are used on other streams too, so that their frees must wait. Returns
-/// what is alive at the end, when no free waits.
+/// Allocations and frees on three streams, some that fail, and sometimes all cached memory is
+/// returned. If `shares`, blocks are used on other streams, too, so that their frees must wait.
+/// Returns what is alive at the end, when no free waits.
 std::vector<at::Tensor> storm(uint64_t seed, bool shares, c10::Device device) {
   std::mt19937_64 engine(seed);
   const std::vector<c10::cuda::CUDAStream> streams = {c10::cuda::getDefaultCUDAStream(0),
@@ -178,7 +178,7 @@ std::vector<at::Tensor> storm(uint64_t seed, bool shares, c10::Device device) {
     live.push_back(take(random_bytes(engine)));
     if (shares && engine() % 4 == 0) live.back().record_stream(streams[engine() % streams.size()]);
   }
-  live.push_back(take(1));  // an allocation looks after the frees that wait
+  live.push_back(take(1));  // an allocation completes the frees that wait
   return live;
 }
 
@@ -219,7 +219,7 @@ TEST_CASE("compare snapshots of training", "[.process]") {
   const models::ModelSpec spec = models::find_spec("vit-tutorial");
   const planner::Schedule schedule = build_schedule(
       spec, {.kind = planner::StrategyKind::fsdp, .world_size = 8}, planner::Pass::train);
-  std::unique_ptr<runtime::RankState> state;  // outlives the recording, as a rank's does a step
+  std::unique_ptr<runtime::RankState> state;  // outlives the recording, as a rank's outlives a step
   tests::IdleCommunicator idle;
   const Snapshots snapshots = record([&](c10::Device device, Recorder& recorder) {
     runtime::take_workspaces(device);

@@ -1,5 +1,5 @@
-// The staged communicator on the null device, which copies between host addresses for real: with
-// buffers on the host everything that it does is seen in the values.
+// Tests the staged communicator on the null device, which really copies between host addresses:
+// with buffers on the host everything that it does shows in the values.
 #include "runtime/comm/device/staged.h"
 
 #include <ATen/ATen.h>
@@ -51,7 +51,7 @@ class Host final : public Communicator {
   }
   Ticket reduce_scatter(const Operation&, const ReduceBuffers& buffers) override {
     add("scatter", buffers.shard_numel, is_pinned(buffers.input) && is_pinned(buffers.output));
-    // All of the scratch can be written, and lies apart from the rest.
+    // All of the scratch memory can be written, and it is apart from the rest.
     std::memset(buffers.receive, 1, static_cast<size_t>(3 * buffers.shard_numel) * 4);
     return next_++;
   }
@@ -123,7 +123,7 @@ TEST_CASE("the host's side sees pinned memory, and waits before issuing returns"
                                                "barrier 0"});
 }
 
-TEST_CASE("a device that fails ends the host's side for all ranks") {
+TEST_CASE("a device failure ends the host's side for all ranks") {
   NoneCommunicator host;
   cudaStream_t stream = nullptr;
   REQUIRE(cudaStreamCreate(&stream) == cudaSuccess);

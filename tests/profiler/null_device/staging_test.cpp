@@ -62,7 +62,7 @@ std::vector<int64_t> predicted(const models::ModelSpec& spec, const planner::Sch
 
 }  // namespace
 
-TEST_CASE("the copy for a checkpoint is predicted for every strategy, in every rank") {
+TEST_CASE("the copy for a checkpoint is predicted for every strategy and rank") {
   const models::ModelSpec spec = models::find_spec("vit-tutorial");
   for (const auto& [name, config, strategy] : tests::all_strategies(kWorldSize)) {
     const planner::Schedule schedule = build_schedule(spec, strategy, planner::Pass::train);

@@ -1,12 +1,12 @@
-"""`shardlens record` without --device: attached to programs that run on this machine's GPUs, every
-rank of theirs.
+"""`shardlens record` without --device, attached to every rank of programs that run on this
+machine's GPUs.
 
     attached_cases.py quick|long
 
-The machine is one whose four GPUs are null devices, which everything here is started with: to PyTorch,
-to CUPTI's callbacks and to the recorder they are as any other. What only a GPU shows (contexts, modules,
-NCCL's buffers, what other processes use) is not tested here. recorded.py says which Python runs
-them.
+The machine has four GPUs, which are null devices preloaded into everything here: to PyTorch, to
+CUPTI's callbacks and to the recorder they look like real ones. What only a GPU shows (contexts,
+modules, NCCL's buffers, memory of other processes) is not tested here. recorded.py says which
+Python runs them.
 """
 
 import json
@@ -40,7 +40,7 @@ def expect(what, found, wanted):
 
 class Attached(Recorded):
     def expect_ranks(self, size):
-        """Each with its own recording, whose peaks are what its PyTorch has counted."""
+        """Each rank has its own recording, whose peaks are what its PyTorch has counted."""
         names = sorted(path.name for path in (self.out / "profiles").iterdir())
         expect("files", names, sorted(f"rank{i}.{end}" for i in range(size) for end in ("slp", "json")))
         ranks = json.loads(shardlens("profile", "report", self.out, "--json").stdout)["ranks"]
@@ -63,7 +63,7 @@ def free_port():
 
 
 def check_peaks(_):
-    """Checks as on a named GPU that peaks and every event are PyTorch's own."""
+    """Checks, as on a named GPU, that peaks and every event are PyTorch's own."""
     check(["transformer.py", "--strategy", "plain"], [])
     check(["transformer.py", "--strategy", "plain", "--optimizer", "fused", "--bf16"], [])
 
@@ -78,11 +78,11 @@ def check_gpu_cases(folder):
         gpu_cases.compare("plain", "l4", folder)
     except AssertionError:
         return
-    raise AssertionError("an L4 is taken for an H100")
+    raise AssertionError("an L4 is mistaken for an H100")
 
 
 def check_driver(folder):
-    """All that the driver gives here is what PyTorch's allocator has asked it for."""
+    """All memory from the driver here is what PyTorch's allocator has asked for."""
     python(folder, "exit_7").expect(7, "exit code is 7")
     report = report_of(folder + "/run")
     ledger = report["ledger"]
@@ -92,8 +92,8 @@ def check_driver(folder):
 
 
 def check_profiler(folder):
-    """The profiler begins before CUDA is initialised, and so before the recorder asks for CUPTI: it
-    is said that the driver is not recorded, or all bytes of the driver are."""
+    """The profiler begins before CUDA is initialised, and so before the recorder asks for CUPTI:
+    either the driver is said not to be recorded, or all of its bytes are."""
     run = python(folder, "profile").expect(0)
     [rank] = run.expect_ranks(1)
     if NO_DEVICE_LAYER not in run.text + run.lines:
@@ -105,7 +105,7 @@ def check_late_profiler(folder):
 
 
 def torchrun(folder, node, port, *command):
-    """Two ranks, those of one node of two."""
+    """Runs two ranks, those of one node of two."""
     nodes = ["--nnodes", 2, "--nproc_per_node", 2, "--node_rank", node]
     place = ["--master_addr", "127.0.0.1", "--master_port", port]
     return Attached(folder, PYTHON, "-m", "torch.distributed.run", *nodes, *place, *command)
@@ -113,7 +113,7 @@ def torchrun(folder, node, port, *command):
 
 def check_ranks(folder):
     """Runs under torchrun, with a recorder on each of two nodes, which share the folder. DDP is
-    left out: it compares shapes with ranks of whom a null device hears nothing."""
+    left out: it compares shapes with ranks from which a null device receives nothing."""
     for strategy in ("fsdp2", "fsdp1"):
         with tempfile.TemporaryDirectory(dir=folder) as place, ThreadPoolExecutor() as nodes:
             script = [HERE / "scripts" / "transformer.py", "--strategy", strategy]
@@ -131,7 +131,7 @@ def check_spawn(folder):
 
 
 def check_launchers(folder):
-    """Ranks that somebody else starts, a recorder each, in one folder."""
+    """Another launcher starts the ranks, with a recorder each, in one folder."""
     for rank in range(2):
         mpi = {"OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_SIZE": "2"}
         run = python(folder, "exit_7", more=mpi).expect(7, f"rank {rank} of 2 on cuda")
@@ -139,7 +139,7 @@ def check_launchers(folder):
 
 
 def check_no_step(folder):
-    """A program that allocates, and has no optimizer."""
+    """Records a program that allocates, and has no optimizer."""
     run = python(folder, "allocate").expect(0, "(including 0 B beside PyTorch)")
     ledger = run.expect_ranks(1)[0]["ledger"]
     expect("in use", ledger["device_used_bytes"], ledger["reserved_bytes"])

@@ -48,7 +48,7 @@ def check_hang_for_ever(folder):
 
 
 def check_interrupt(folder):
-    """A signal that is sent to the command's program alone."""
+    """Sends a signal only to the command's program."""
     place = ["--device", "null:h100", "--out", f"{folder}/run", "--"]
     command = [PROGRAM, "record", *place, PYTHON, SCRIPT, "hang"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
@@ -87,7 +87,8 @@ def check_steps(folder):
 
 
 def check_resume(folder):
-    """The step in which PyTorch makes the state to read into is none; what was read is known."""
+    """The step that PyTorch makes before it reads a state into the optimizer does not count; what
+    was read is known."""
     run = python(folder, "resume").expect(0)
     run.expect_steps(3)
     categories = report_of(run.out)["at_peak"]["categories"]
@@ -100,7 +101,7 @@ def check_no_gpu(folder):
 
 
 def check_decisions(folder):
-    """Checks that the lines are reported that say so themselves, and no others."""
+    """Checks that exactly the lines are reported whose comments say so."""
     script = HERE / "scripts" / "decide.py"
     run = OnNullDevice(folder, PYTHON, script).expect(0, "done")
     lines = list(enumerate(script.read_text().splitlines(), 1))
@@ -118,7 +119,7 @@ def check_decisions(folder):
 
 
 def check_decisions_in_verdict(folder):
-    """Checks that decisions by values that nobody knows are a doubt of the verdict."""
+    """Checks that decisions by unknown values put the verdict in doubt."""
     script = HERE / "scripts" / "decide.py"
     number = next(n for n, line in enumerate(script.read_text().splitlines(), 1) if "# is False" in line)
     OnNullDevice(folder, PYTHON, script, flags=["--true", f"scripts/decide.py:{number}:2"]).expect(
@@ -130,8 +131,8 @@ def check_decisions_in_verdict(folder):
 
 
 def check_known_values(folder):
-    """Programs drawn by seed read and decide on the GPU what they do on the CPU, and no decision is
-    by a value that is not known."""
+    """Programs drawn by seed read and decide the same on the GPU as on the CPU, and never decide by
+    an unknown value."""
     seed = random.SystemRandom().randrange(1 << 30)
     print(f"  seed {seed}")
     script = HERE / "scripts" / "known.py"
@@ -141,15 +142,16 @@ def check_known_values(folder):
 
 
 def check_known_collectives(folder):
-    """Absent ranks have what this one has: rank 1 of 4, whose values are 1, 2, 3, 4."""
+    """Absent ranks have the values of this one: rank 1 of 4, whose values are 1, 2, 3, 4."""
     script = HERE / "scripts" / "known.py"
     run = OnNullDevice(folder, PYTHON, script, "collectives", flags=["--world", "4", "--rank", "1"])
     run.expect(0, "[4, 8, 12, 16] [1, 2, 3, 4] True True [8] [2, 2, 2, 2] [1, 2, 3, 4] [2, 2, 2, 2]")
 
 
 def check_unknown_masks(folder):
-    """A mask that is not known selects nothing, and what it would have changed stays known. Numbers
-    that are not known are finite, as is the mean of those that it selects; the mean of none is not."""
+    """An unknown mask selects nothing, and the values that it would have changed stay known.
+    Unknown numbers are finite, as is the mean of those that it selects; the mean of an empty set is
+    not."""
     run = OnNullDevice(folder, PYTHON, HERE / "scripts" / "known.py", "masks")
     run.expect(0, "ends [7, 7, 7, 7]", "shapes depended on values",
                "finite [False, False, True, False] 8", "nothing nan",
@@ -170,8 +172,8 @@ def check_checks(folder):
 
 
 def check_true(folder):
-    """Names four lines: one decides by a tensor and is taken, one reads a number, one decides by
-    none, one is not there."""
+    """Names four lines: one decides by a tensor and is taken, one reads a number, one decides by no
+    tensor, one does not exist."""
     script = HERE / "scripts" / "decide.py"
     lines = script.read_text().splitlines()
     line = next(number for number, text in enumerate(lines, 1) if "# is False" in text)
@@ -202,7 +204,7 @@ sys.exit(subprocess.run(command).returncode)
 
 
 def check_launcher_with_gpu(folder):
-    """Checks that the program is recorded, not a launcher that has asked for the GPU before."""
+    """Checks that the program is recorded, not a launcher that asked for the GPU before."""
     launcher = pathlib.Path(folder) / "launcher.py"
     launcher.write_text(LAUNCHER)
     for how, steps in {"starting": 3, "becoming": 3, "using": 0}.items():
@@ -213,7 +215,7 @@ def check_launcher_with_gpu(folder):
 
 
 def check_capacity(folder):
-    """Less than CUDA itself takes, which the null device does not count."""
+    """Gives the device less than CUDA itself takes, which the null device does not count."""
     python(folder, "fork", flags=["--capacity", "512MiB"]).expect(3, "does not fit")
 
 
@@ -244,8 +246,8 @@ print("managed", library.fill_managed_memory(), "others", library.call_what_is_n
 
 
 def check_more_calls(folder):
-    """A library loads, by import and by ctypes, whatever of NVIDIA's it calls. Its calls return the
-    errors of cudaErrorNotSupported, 801, and CUSPARSE_STATUS_NOT_SUPPORTED, 10."""
+    """A library may call any function of NVIDIA's and still loads, by import and by ctypes. Its
+    calls return the errors of cudaErrorNotSupported, 801, and CUSPARSE_STATUS_NOT_SUPPORTED, 10."""
     source, library = HERE / "scripts" / "more_calls.cpp", pathlib.Path(folder) / "more_calls.so"
     subprocess.run(["c++", "-shared", "-fPIC", source, "-o", library], check=True)
     script = library.with_name("program.py")
@@ -266,21 +268,21 @@ torch.ones(2**20, device="cuda")
 
 
 def check_preloaded_libraries(folder):
-    """NVIDIA's libraries of pip's packages, which PyTorch loads by their paths, are not loaded."""
+    """NVIDIA's libraries in pip's packages, which PyTorch loads by path, are not loaded."""
     script = pathlib.Path(folder) / "program.py"
     script.write_text(PRELOADING.replace("FOLDER", str(folder)))
     OnNullDevice(folder, PYTHON, script).expect(0, "is the stub: True", "equal")
 
 
 def check_launches(folder):
-    """A kernel makes unknown the tensors that it is given, or all where nobody knows which."""
+    """A kernel makes its tensors unknown, or all tensors if its arguments are not known."""
     run = OnNullDevice(folder, PYTHON, HERE / "scripts" / "launch.py")
     run.expect(0, "given two of four: 0 8 0 8", "given one and a table: 0 8 8 0",
                "not described: 0 0 0 0", "equal")
 
 
 def check_large_zeros(folder):
-    """Values of more than 1 MiB a tensor are not kept, so they take no memory of the host. Of smaller
+    """Values of tensors above 1 MiB are not kept, so they take no memory of the host. Of smaller
     ones 160 MiB are kept, whatever else the program allocates between them."""
     code = ("import torch\n"
             "def host_kib():\n"
@@ -299,7 +301,7 @@ def check_large_zeros(folder):
 
 
 def check_other_gpu(folder):
-    """The thread that ends the program uses another GPU than the one that has allocated."""
+    """The thread that ends the program uses another GPU than the thread that allocated."""
     code = ("import threading, torch\n"
             "def use(): torch.cuda.set_device(1); torch.ones(1 << 20, device='cuda')\n"
             "thread = threading.Thread(target=use); thread.start(); thread.join()\n"
@@ -309,13 +311,13 @@ def check_other_gpu(folder):
 
 
 def check_nvml(folder):
-    """It has the GPUs that CUDA has, and their memory."""
+    """Checks that NVML has the GPUs that CUDA has, and their memory."""
     run = OnNullDevice(folder, PYTHON, HERE / "scripts" / "nvml.py", flags=["--gpus-per-node", "3"])
     run.expect(0, "GPUs 3 3 differ [[], [], []]", "another None None None", "equal")
 
 
 def check_data_parallel(folder):
-    """One process of four GPUs, which NCCL connects within it."""
+    """Runs one process with four GPUs, which NCCL connects within it."""
     run = python(folder, "use_all_gpus", flags=["--world", "4"])
     run.expect(0, "4 GPUs").expect_steps(2)
 
@@ -339,7 +341,7 @@ sys.exit(max(rank.wait() for rank in ranks))
 
 
 def check_deepspeed(folder):
-    """Its launcher starts four processes, of which one is run."""
+    """DeepSpeed's launcher starts four processes, of which one is run."""
     launcher = pathlib.Path(folder) / "launch.py"
     launcher.write_text(LIKE_DEEPSPEED)
     command = [PYTHON, launcher, SCRIPT, "use_node"]
@@ -350,10 +352,11 @@ def check_deepspeed(folder):
 
 
 def check_runners(folder):
-    """They start an environment's Python, not the one of PATH, which has no PyTorch here."""
+    """Launchers of environments start an environment's Python, not the one on PATH, which has no
+    PyTorch here."""
     tools = pathlib.Path(folder) / "tools"
     tools.mkdir()
-    # conda is a Python program itself, whose own environment has nothing to say.
+    # conda is a Python program itself, and its own environment does not matter here.
     conda = f"#!{PYTHON}\nimport os, sys; os.execv({PYTHON!r}, [{PYTHON!r}, *sys.argv[2:]])\n"
     uv = f'#!/bin/sh\nshift; exec "{PYTHON}" "$@"\n'
     for name, text in {"uv": uv, "conda": conda, "python3": "#!/bin/sh\nexit 1\n"}.items():
@@ -374,7 +377,7 @@ def check_node(folder):
         ("--gpus-per-node", "4"): "gpu 1 of 4, node 3 of 4 4",
     }.items():
         flags = ["--world", "16", "--rank", "13", *flags]
-        hidden = {"CUDA_VISIBLE_DEVICES": ""}  # as where no GPU shall be used
+        hidden = {"CUDA_VISIBLE_DEVICES": ""}  # as on a machine where no GPU is to be used
         python(folder, "use_node", flags=flags, more=hidden).expect(0, said)
 
 
@@ -441,11 +444,11 @@ def check_gate(folder):
     if "grew too much" not in text or "misbehave.py" not in text:
         raise AssertionError(text)
     if text not in (HERE.parents[2] / "docs" / "gate.md").read_text():
-        raise AssertionError(f"docs/gate.md shows another one than\n{text}")
+        raise AssertionError(f"docs/gate.md differs from\n{text}")
 
 
 def check_groups(folder):
-    """Communicators are counted that PyTorch itself knows as its process groups, without gloo's."""
+    """Counts the communicators that PyTorch knows as its process groups, without gloo's."""
     script = HERE / "scripts" / "groups.py"
     run = OnNullDevice(folder, PYTHON, script, flags=["--world", "16", "--rank", "15"])
     run.expect(0, "for 1 communicator of 16 ranks, 1 of 8, 1 of 4, 1 of 2, if all of them are used")
@@ -458,7 +461,7 @@ def check_groups(folder):
 
 
 def check_stacks(folder):
-    """Without stacks, which a benchmark asks for, a report says what it says with them."""
+    """A report without stacks, as a benchmark asks for, says the same as with them."""
     said = []
     for wanted in ("0", "1"):
         out = pathlib.Path(folder) / wanted
@@ -487,7 +490,8 @@ LONG = [
 
 
 def main():
-    # A shell that starts this in the background ignores SIGINT, for programs that this starts, too.
+    # A shell that starts this in the background ignores SIGINT, also for programs started from
+    # here.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     return run_cases({"quick": QUICK, "long": LONG}[sys.argv[1]])
 

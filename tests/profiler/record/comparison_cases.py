@@ -1,10 +1,11 @@
-"""Edits a script as a user would (scripts/versions.py), records both versions on the null device, and
-holds what is said of the difference against what PyTorch counts in each, and what the edit must do.
+"""Edits a script as a user would (scripts/versions.py), records both versions on the null device,
+and compares what is said about the difference with what PyTorch counts in each, and with what the
+edit must do.
 
     comparison_cases.py quick|long [CASE...]
 
-Of every case: what only one version has is what the edit gave to it, the rest is in both within 1 % of
-the peak that PyTorch counted, and the first row is the cause. `shardlens profile diff` and
+In every case memory that only one version has comes from the edit, the rest is in both within 1 %
+of the peak that PyTorch counted, and the first row is the cause. `shardlens profile diff` and
 `shardlens view --report` say the same.
 
 recorded.py says which Python runs them.
@@ -48,7 +49,7 @@ class Version:
 
 
 def comparison_of(before, after):
-    """Returns what both commands say of two versions."""
+    """Returns what both commands say about two versions."""
     runs = (before.run.out, after.run.out)
     diff = json.loads(shardlens("profile", "diff", *runs, "--json").stdout)
     of_diff = diff["ranks"][0]["comparison"]

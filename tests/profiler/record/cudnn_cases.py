@@ -1,9 +1,10 @@
-"""Records what uses cuDNN on the null device, with NVIDIA's own cuDNN where this Python has it, and
-where it has none.
+"""Records programs that use cuDNN on the null device, with NVIDIA's own cuDNN if this Python has
+it, and without it.
 
     cudnn_cases.py quick|long [CASE...]
 
-`quick` is for a Python without cuDNN, `long` for one with it; exit code 77 says that it is the other.
+`quick` is for a Python without cuDNN, `long` for one with it; exit code 77 says that this one does
+not fit.
 """
 
 import os
@@ -21,9 +22,8 @@ UNKNOWN = "cuDNN's workspace is not known without a GPU"
 PLANS = "of this Python plans for the GPU"
 LEFT_OUT = "cuDNN is left out: attention and convolutions take PyTorch's other kernels"
 
-# cuDNN 9.26 wants these bytes for an H100, if no GPU is named. NVIDIA's Python frontend said it,
-# which was given descriptions of the devices that were written by hand; PyTorch rounds it up to 512
-# bytes.
+# cuDNN 9.26 takes this many bytes for an H100, if no GPU is named. NVIDIA's Python frontend said
+# so, from descriptions of the devices that were written by hand; PyTorch rounds it up to 512 bytes.
 ROUND = 512
 DEPTHWISE_BYTES = 589_824
 SQUARE_BYTES = {"h100": 131, "a100-80": 25_837_584}
@@ -54,7 +54,7 @@ def expect_no(recorded, text):
 
 
 def check_depthwise(folder):
-    """Its kernel is compiled at run time: without NVRTC cuDNN takes one that wants 106,908,975."""
+    """Its kernel is compiled at run time: without NVRTC cuDNN uses one that takes 106,908,975."""
     recorded = record(folder, "depthwise").expect(0, PLANS, EQUAL)
     expect_workspace(recorded, DEPTHWISE_BYTES)
     expect_no(recorded, "in doubt")
@@ -94,11 +94,11 @@ def check_every_kind(folder):
         0, EQUAL, *(f"in doubt: {kind} takes PyTorch's own kernels here: {UNKNOWN}"
                     for kind in kinds))
     if recorded.lines.count("takes PyTorch's own kernels") != len(kinds):
-        raise AssertionError(f"a kind is told of more than once:\n{recorded.lines}")
+        raise AssertionError(f"a kind is reported more than once:\n{recorded.lines}")
 
 
 def check_bfloat16_norm(folder):
-    """PyTorch has kernels of its own for it, on a GPU, too."""
+    """PyTorch has its own kernels for them, also on a GPU."""
     expect_no(record(folder, "bfloat16_norm").expect(0, PLANS, EQUAL), "in doubt")
 
 
@@ -114,7 +114,7 @@ def check_training(folder):
 
 
 def check_resnet(folder):
-    """The figures of docs/record_libraries.md."""
+    """Checks the figures of docs/record_libraries.md."""
     recorded = OnNullDevice(folder, PYTHON, RESNET).expect(
         0, PLANS, EQUAL, "peak 3157239296 reserved 3531603968")
     expect_no(recorded.expect_steps(3), "in doubt")
@@ -142,7 +142,7 @@ def check_attention_in_vain(folder):
 
 
 def check_other_attention(folder):
-    """The program allows others, too, and takes them."""
+    """The program also allows other kernels, and takes them."""
     expect_no(record(folder, "attention_of_torchtitan").expect(0, LEFT_OUT, EQUAL), "in doubt")
 
 

@@ -1,5 +1,5 @@
-"""Tests how `shardlens record` tells apart programs that failed, that ran out of memory and that
-were not recorded, by exit codes and by what is said of them.
+"""Tests how `shardlens record` distinguishes programs that failed, that ran out of memory and that
+were not recorded, by exit codes and by what it prints.
 
     ending_cases.py quick|long [CASE...]
 
@@ -17,7 +17,7 @@ import sys
 from recorded import HERE, PROGRAM, PYTHON, OnNullDevice, report_of, run_cases
 
 SCRIPT = HERE / "scripts" / "ending.py"
-# Commands that name no Python run the one of the path.
+# Commands that name no Python run the one on PATH.
 WITH_PYTHON = {"PATH": f"{pathlib.Path(PYTHON).parent}:{os.environ['PATH']}"}
 IMPORTING = HERE / "scripts" / "importing.py"
 WRAPPED = HERE / "scripts" / "wrapped.py"
@@ -28,14 +28,14 @@ def python(folder, *arguments, **options):
 
 
 def expect_no_fit(run):
-    """Expects that a program that did not come to its end is not said to fit."""
+    """Expects that a program that did not run to its end is not said to fit."""
     if re.search(r"\bfits\b", run.text + run.lines):
         raise AssertionError(f"it is said to fit:\n{run.text}{run.lines}")
     return run
 
 
 def expect_nothing(run, code, cause):
-    """A line of why, which does not put it down to flags that were not given."""
+    """Expects a line with the cause, which does not blame flags that were not given."""
     lines = [line for line in run.lines.splitlines() if "nothing was recorded: " in line]
     if len(lines) != 1 or cause not in lines[0] or "-I" in lines[0].replace(cause, ""):
         raise AssertionError(f"no {cause!r} in {lines}:\n{run.lines}")
@@ -60,7 +60,7 @@ def check_crashed(folder):
 
 
 def check_interrupted(folder):
-    """A program that ends with 0 when it is interrupted."""
+    """Interrupts a program that then ends with 0."""
     run = expect_no_fit(python(folder, "stop_on_interrupt", flags=["--timeout", "45"]))
     run.expect(124, "no verdict: the command was interrupted: --timeout has passed, after 2 steps")
 
@@ -82,7 +82,7 @@ def check_terminated(folder):
 
 
 def check_left(folder):
-    """Leaves without atexit's functions: the recording is whole."""
+    """Leaves without running atexit's functions: the recording is whole."""
     python(folder, "leave").expect(0, "rank0.slp: fits: ").expect_steps(2)
 
 
@@ -130,7 +130,7 @@ def check_torchrun(folder):
 
 
 def check_filled(folder):
-    """The figures of the line are those of the error's own message."""
+    """Checks that the line has the figures of the error's own message."""
     run = expect_no_fit(python(folder, "fill", flags=["--capacity", "8GiB"]))
     run.expect(3, "1.00 GiB could not be allocated, with 8.00 GiB allocated and 8.00 GiB reserved by "
                "PyTorch, of 8.00 GiB (")
@@ -176,7 +176,7 @@ def check_nothing_allocated(folder):
 
 
 def check_not_loaded(folder):
-    """Checks that flags are named only here, and only the flag that was given."""
+    """Checks that flags are named only in this case, and only the flag that was given."""
     for flags, named in {("-I",): "-I", ("-u", "-sE"): "-E", ("-W", "ignore", "-S"): "-S"}.items():
         run = OnNullDevice(folder, PYTHON, *flags, "-c", "pass")
         run.expect(5, f"the recorder was not loaded: {PYTHON} is started with {named}, which")
@@ -193,7 +193,7 @@ def torch_version():
 
 
 def check_other_pytorch(folder):
-    """An interpreter that the command starts, whose PyTorch is another than the one that was asked."""
+    """The command starts an interpreter with another PyTorch than the one that was asked."""
     other = pathlib.Path(folder) / "python-of-other-version"
     other.write_text(f"""#!/bin/sh
 case "$2" in *find_spec*) {PYTHON} "$@" | sed 's/^\\(2\\.[0-9]*\\)\\.[0-9]*+/\\1.99+/'; exit;; esac
@@ -232,7 +232,7 @@ def check_retries(folder):
 
 
 def check_imports(folder):
-    """However PyTorch is looked for and imported, two steps are recorded."""
+    """Two steps are recorded however PyTorch is looked for and imported."""
     ways = ["sought", "sought_by_pkgutil", "sought_in_threads", "in_thread", "by_spec", "lazily",
             "by_other_finder", "reloaded", "in_child", "in_forkserver"]
     for way in ways:
@@ -241,7 +241,7 @@ def check_imports(folder):
 
 
 def check_second_try(folder):
-    """A second import of PyTorch is recorded, but from 2.15 on PyTorch refuses it."""
+    """A second import of PyTorch is recorded, but PyTorch 2.15 and later refuse it."""
     run = OnNullDevice(folder, PYTHON, IMPORTING, "at_second_try")
     if "can only be initialized once" in run.text + run.lines:
         run.expect(5, "nothing was recorded: the program failed at an import")
@@ -260,7 +260,8 @@ def wrapped(folder, kind):
 
 
 def check_wrapped(folder):
-    """The state of two parameters: a wrapper holds 4 MiB in each part, a batched tensor none."""
+    """Checks the state of two parameters: a wrapper holds 4 MiB in each part, a batched tensor
+    0."""
     mib = {"flattened": 16, "wrapper": 16, "nested_in_wrapper": 24, "jagged": 16, "hostile": 8,
            "closed": 0, "batched": 0, "fake": 0, "meta": 0}
     for kind, expected in mib.items():
@@ -309,7 +310,8 @@ LONG = [
 
 
 def main():
-    # A shell that starts this in the background ignores SIGINT, for programs that this starts, too.
+    # A shell that starts this in the background ignores SIGINT, also for programs started from
+    # here.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     return run_cases({"quick": QUICK, "long": LONG}[sys.argv[1]])
 

@@ -1,5 +1,5 @@
-"""Records what PyTorch does by cuFFT, cuSOLVER and cuSPARSE, whose workspaces only a GPU tells: it ends
-with a peak, of which the verdict says how much is an upper bound.
+"""Records what PyTorch does by cuFFT, cuSOLVER and cuSPARSE, whose workspaces only a GPU can
+report: each ends with a peak, and the verdict says how much of that is an upper bound.
 
     factorise_cases.py quick|long [CASE...]
 """
@@ -62,7 +62,7 @@ def check_sparse(folder):
 
 
 def check_product(folder):
-    """Its elements are counted where the host gave those of its matrices, in compressed rows."""
+    """Counts a product's elements if the host gave those of its matrices, in compressed rows."""
     recorded = record(folder, "product").expect(0, EQUAL, BOUND.format("cuSPARSE"), "elements 1000")
     expect_no(recorded, "products of sparse matrices")
 

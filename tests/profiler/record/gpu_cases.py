@@ -1,6 +1,6 @@
-"""Records programs on this machine's GPU, and on the null device of that GPU: every allocation, free
-and segment has to be the same, in the same order. Phase 3 of tests/gpu/run.sh takes these programs,
-attached_cases.py holds a null device against itself.
+"""Records programs on this machine's GPU and on the null device of that GPU: every allocation, free
+and segment has to be the same, in the same order. Phase 3 of tests/gpu/run.sh runs these programs,
+and attached_cases.py compares a null device with itself.
 
 recorded.py says which Python runs them.
 """
@@ -36,7 +36,7 @@ def events_of(program, place):
 
 
 def compare(name, gpu, out):
-    """Raises AssertionError where they differ. `out` gets what was recorded on the GPU, whose name to
+    """Raises AssertionError if they differ. `out` gets what was recorded on the GPU, whose name in
     Shardlens is `gpu`."""
     on_gpu = events_of(PROGRAMS[name], [])
     pathlib.Path(out, f"record_{name}.json").write_text(json.dumps({"gpu": gpu, "events": on_gpu}))

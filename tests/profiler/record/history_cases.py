@@ -1,9 +1,10 @@
-"""`shardlens record` of a PyTorch that it has no recorder for and cannot build one for: PyTorch's
-own memory history is recorded, on the null device's stubs that lack nothing of it.
+"""Tests `shardlens record` with a PyTorch for which it has no recorder and cannot build one:
+PyTorch's own memory history is recorded, on the null device's stubs, which lack nothing for that
+PyTorch.
 
     history_cases.py quick|long
 
-The PyTorch is the one that runs this, under a version that nobody knows, without pip's RECORD, and
+The PyTorch is the one that runs this, with an unknown version number, without pip's RECORD, and
 with a PATH that has no compiler. recorded.py says which Python runs them.
 """
 
@@ -32,7 +33,7 @@ def torch_folder():
 
 
 class UnknownPyTorch:
-    """A folder that has it, and the environment in which it is found."""
+    """Makes a folder with the PyTorch, and the environment in which it is found."""
 
     def __init__(self, folder, path=None):
         torch = torch_folder()
@@ -51,7 +52,7 @@ class UnknownPyTorch:
         self.environment["PATH"] = path or path_without_compiler(folder)
 
     def take_headers_of_cuda(self):
-        """NVIDIA's packages lie beside PyTorch's."""
+        """Returns the folders of NVIDIA's packages, which are beside PyTorch's."""
         (self.site / "nvidia").symlink_to(torch_folder().parent / "nvidia")
 
 
@@ -70,7 +71,7 @@ def expect_line(text, *parts):
 
 
 def check_peaks(folder):
-    """Peaks, counters and every event are PyTorch's own, as with a recorder."""
+    """Checks that peaks, counters and every event are PyTorch's own, as with a recorder."""
     pytorch = UnknownPyTorch(folder)
     for arguments, ranks in QUICK:
         for rank, world in ranks:
@@ -87,7 +88,7 @@ def check_peaks(folder):
 
 
 def check_as_recorder(folder):
-    """Steps and their peaks are the recorder's, and the blocks that the optimizer knows."""
+    """Checks that steps, their peaks and the optimizer's blocks are as with the recorder."""
 
     def told(run):
         report = report_of(run.expect(0, "as PyTorch counted: equal").out)
@@ -138,7 +139,7 @@ def check_retries(folder):
 
 
 def check_attached(folder):
-    """On GPUs of the machine no stubs are needed."""
+    """Records on the machine's GPUs, where no stubs are needed."""
     attached_cases.become_machine()
     more = UnknownPyTorch(folder).environment
     run = attached_cases.python(folder, "exit_7", more=more).expect(7, HISTORY, "counted: equal")
@@ -153,7 +154,7 @@ def start(build, pytorch):
 
 
 def check_stubs(folder):
-    """Checks that without stubs that serve, nothing is run, and the line names what is missing."""
+    """Checks that without usable stubs nothing is run, and the line names what is missing."""
     pytorch = UnknownPyTorch(folder)
     for library, lack in {
         "libcufft.so.*": "it calls cuf",
@@ -191,7 +192,7 @@ def check_broken_compiler(folder):
 
 
 def check_without_record(folder):
-    """A PyTorch that pip has not installed gets a recorder where one can be built, once."""
+    """A PyTorch that pip has not installed gets a recorder, built once, if that can be done."""
     build, pytorch = Build(folder), UnknownPyTorch(folder, os.environ["PATH"])
     pytorch.take_headers_of_cuda()
     for is_built in (True, False):

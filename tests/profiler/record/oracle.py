@@ -1,9 +1,9 @@
-"""Runs a script as Python would, and writes what PyTorch itself says of its memory.
+"""Runs a script as Python would, and writes what PyTorch itself says about its memory.
 
     oracle.py OUT.json SCRIPT ARGUMENTS...
 
-OUT.json has the counters' peaks, and of every event of the allocator's own history, in order, what
-it was and of how many bytes.
+OUT.json has the counters' peaks, and the kind and bytes of every event of the allocator's own
+history, in order.
 """
 
 import gc
@@ -16,8 +16,8 @@ import torch
 
 
 def record_from_the_start():
-    """Records once the script has initialised CUDA, not before: until then a device mesh chooses
-    the GPU."""
+    """Starts to record after the script has initialised CUDA: a device mesh chooses the GPU
+    before."""
     inner = torch._C._cuda_init
 
     def init():
@@ -33,7 +33,7 @@ def main():
     sys.path[0] = str(pathlib.Path(script).parent)
     record_from_the_start()
     runpy.run_path(script, run_name="__main__")
-    gc.collect()  # else what is part of cycles is freed in the middle of what follows
+    gc.collect()  # else objects in cycles are freed at any later time
     trace = torch.cuda.memory._snapshot()["device_traces"][torch.cuda.current_device()]
     said = {
         "allocated_bytes": torch.cuda.max_memory_allocated(),

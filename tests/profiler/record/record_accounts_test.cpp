@@ -1,4 +1,4 @@
-// What follows from what the processes of a command have told of themselves.
+// Tests what follows from the accounts of a command's processes.
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
 #include <string>
@@ -12,7 +12,7 @@ using namespace shardlens::profiler;
 
 namespace {
 
-/// What processes have told, in this order.
+/// Accounts of processes, in this order.
 Accounts accounts_of(std::vector<AccountEntry> told) {
   double time_s = 0;
   for (AccountEntry& line : told) line.time_s = ++time_s;
@@ -32,7 +32,7 @@ const CommandEnd kFailed{.exit_code = 1};
 
 }  // namespace
 
-TEST_CASE("accounts are read in the order in which they were told, without what is damaged") {
+TEST_CASE("accounts are read in the order in which they were written, without damaged ones") {
   const tests::TemporaryFolder folder;
   tests::write_file(folder.file("20"),
                     "{\"what\": \"started\", \"text\": \"python\", \"time\": 1.5}\n"
@@ -50,7 +50,7 @@ TEST_CASE("accounts are read in the order in which they were told, without what 
   CHECK(read_accounts(folder.file("nowhere")).told.empty());
 }
 
-TEST_CASE("the cause is named where nothing was recorded") {
+TEST_CASE("the cause is named if nothing was recorded") {
   const AccountEntry started = tells(1, "started"), torch = tells(1, "torch");
   CHECK(why({started, tells(1, "no_script", "/a/train.py")}, {.exit_code = 2}) ==
         "there is no script /a/train.py");
@@ -77,14 +77,14 @@ TEST_CASE("the cause is named where nothing was recorded") {
   CHECK(why({}, kWell).starts_with("the recorder was not loaded: program has started no Python"));
 }
 
-TEST_CASE("an error that the program has survived is no cause") {
+TEST_CASE("an error that the program has survived is not a cause") {
   const std::vector<AccountEntry> helper_failed = {
       tells(1, "started"), tells(1, "raised", "OSError"), tells(2, "started"), tells(2, "torch")};
   CHECK(why(helper_failed, kWell) == "the program has imported PyTorch and used no GPU");
   CHECK_FALSE(failure_text(accounts_of(helper_failed), kWell));
 }
 
-TEST_CASE("a launcher's own account does not hide that its script is not there") {
+TEST_CASE("a launcher's own account does not hide that its script is missing") {
   CHECK(why({tells(1, "started"), tells(1, "torch"), tells(1, "started"),
              tells(1, "no_script", "/a.py")},
             {.exit_code = 2}) == "there is no script /a.py");
@@ -93,7 +93,7 @@ TEST_CASE("a launcher's own account does not hide that its script is not there")
             kFailed) == "the program failed before it used a GPU: OSError: b");
 }
 
-TEST_CASE("a program failed of what has ended the first of its processes that use a GPU") {
+TEST_CASE("a program's failure is that of its first process with a GPU to end") {
   const Accounts accounts =
       accounts_of({tells(9, "raised", "OSError: of a helper"), tells(1, "gpu"), tells(2, "gpu"),
                    tells(2, "raised", "ValueError: b"), tells(3, "raised", "ChildFailedError: a")});

@@ -1,13 +1,13 @@
-"""Records programs that know nothing of it (scripts/) on the null device, and holds the recordings
-against what PyTorch itself says of the same processes.
+"""Records programs that know nothing of Shardlens (scripts/) on the null device, and compares the
+recordings with what PyTorch itself says about the same processes.
 
     record_cases.py quick|long|facts
 
-Of every case: the command's exit code is passed on; the peaks that `shardlens profile report` finds
-in the .slp alone are PyTorch's max_memory_allocated and max_memory_reserved to the byte; every event
+In every case the command's exit code is passed on; the peaks that `shardlens profile report` finds
+in the .slp file are PyTorch's max_memory_allocated and max_memory_reserved to the byte; every event
 of the allocator's own history is in the recording, in the same order and size (when a freed block
-was completed, which exports do not tell, is left out); at most 6 % of the peak is unclassed, and the
-recording leaves nothing in doubt.
+was completed is left out, since exports do not say it); at most 6 % of the peak has no category,
+and the recording leaves nothing in doubt.
 
 With `facts` each case of `long` runs as one rank, and a line of JSON says what was compared, for
 tests/pytorch; the exit code is then 0 whatever was found.
@@ -57,21 +57,21 @@ LONG = [
     (["transformer.py", "--checkpoint-activations"], [(0, 2), (511, 512)]),
     (["transformer.py", "--checkpoint-activations", "--bf16", "--accumulate", "2"], [(5, 16)]),
 ]
-# Each of LONG is run as one rank: the second that is listed, or the only one.
+# Each of LONG is run as one rank: the second in the list, or the only one.
 ONCE = [(arguments, ranks[:2][-1:]) for arguments, ranks in LONG]
 
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """Says in words how a recording differs from what PyTorch says of the same process: a text is
-    empty where it does not."""
+    """Says in words how a recording differs from what PyTorch says about the same process: a text
+    is empty if it does not."""
 
     peaks: str
     events: str
     doubts: str
     unclassed: str
     peak_bytes: int
-    other: float  # the share of the peak that is unclassed
+    other: float  # the share of the peak without a category
 
     def faults(self):
         return [text for text in (self.peaks, self.events, self.doubts, self.unclassed) if text]
@@ -121,7 +121,7 @@ class Run:
 
 def record_case(arguments, place, launcher=(PYTHON,), env=None):
     """Returns a Run. `place` holds the flags of record that say where the program runs. Raises
-    AssertionError where it fails."""
+    AssertionError if it fails."""
     script, *flags = arguments
     with tempfile.TemporaryDirectory() as folder:
         out, said = pathlib.Path(folder) / "run", pathlib.Path(folder) / "said.json"
@@ -135,7 +135,7 @@ def record_case(arguments, place, launcher=(PYTHON,), env=None):
 
 
 def fault_of(check_something, *arguments):
-    """Returns what the check says is wrong, or nothing."""
+    """Returns what the check finds wrong, or an empty text."""
     try:
         check_something(*arguments)
     except AssertionError as error:
@@ -150,7 +150,7 @@ def check_peaks(run):
 
 
 def check_counters(run):
-    """PyTorch's own, which are in rankR.json, stand beside what the recording has of each."""
+    """Compares PyTorch's own counters, which are in rankR.json, with the recording's."""
     facts = run.facts
     own = {name: facts[name] for name in facts["recorded"]}
     expect("counted", [facts["recorded"], facts["as_pytorch_counted"]], [own, True])
@@ -177,7 +177,7 @@ def compare(run):
 
 
 def check(arguments, place, launcher=(PYTHON,)):
-    """Returns the peak in bytes and the share of it that is unclassed, or raises AssertionError."""
+    """Returns the peak in bytes and its share without a category, or raises AssertionError."""
     comparison = compare(record_case(arguments, place, launcher))
     if faults := comparison.faults():
         raise AssertionError("; ".join(faults))
@@ -203,7 +203,7 @@ def print_facts(cases):
 
 
 def check_llama_8b():
-    """A case without PyTorch's own history beside it, which costs as much again."""
+    """Runs a case without PyTorch's own history, which would cost as much again."""
     with tempfile.TemporaryDirectory() as folder:
         start = time.monotonic()
         script = HERE / "scripts" / "llama.py"
@@ -211,7 +211,8 @@ def check_llama_8b():
         record = [PROGRAM, "record", *as_rank(0, 16), "--out", f"{folder}/run", "--", *command]
         with open(f"{folder}/said", "w+", encoding="utf-8") as said:
             with subprocess.Popen(list(map(str, record)), stdout=said, stderr=said) as child:
-                # Only this child's memory counts: a compiler that built the recorder took more.
+                # Only this child's memory counts: a compiler that built the recorder may have taken
+                # more.
                 _, status, usage = os.wait4(child.pid, 0)
                 child.returncode = os.waitstatus_to_exitcode(status)
             wall_s = time.monotonic() - start
@@ -235,7 +236,7 @@ def main():
             name = f"{' '.join(arguments)}, rank {rank} of {world}"
             try:
                 peak, other = check(arguments, as_rank(rank, world))
-                print(f"ok      {name}: {peak} bytes, {other:.2%} unclassed", flush=True)
+                print(f"ok      {name}: {peak} bytes, {other:.2%} without a category", flush=True)
             except AssertionError as error:
                 failed += 1
                 print(f"FAILED  {name}: {error}", flush=True)

@@ -1,4 +1,4 @@
-// Tests what a user is told to do next after a program was recorded.
+// Tests the next steps that a user is advised to take after a program was recorded.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <string>
@@ -21,7 +21,7 @@ const RecordVerdict kRoomy{}, kNearly{.is_nearly_full = true}, kRetries{.exit_co
     kTooLarge{.exit_code = 3}, kNone{.exit_code = 5},
     kRanOut{.exit_code = 3, .is_out_of_memory = true};
 
-/// A rank whose peak has 10 GiB of parameters and 30 of a category, while 50 are reserved.
+/// A rank whose peak has 10 GiB of parameters and 30 GiB of a category, with 50 GiB reserved.
 profiler::RankReport report_of(Category most, profiler::Phase phase = profiler::Phase::training) {
   profiler::Profile profile;
   profile.header.device = "null:h100";
@@ -43,12 +43,12 @@ profiler::RankReport report_of(Category most, profiler::Phase phase = profiler::
 
 }  // namespace
 
-TEST_CASE("nothing need take less where there is room, or no verdict") {
+TEST_CASE("there is no advice to save memory if there is room, or no verdict") {
   CHECK(ways_to_take_less(report_of(Category::activation), kRoomy).empty());
   CHECK(ways_to_take_less(report_of(Category::activation), kNone).empty());
 }
 
-TEST_CASE("what may take less is said of the category that has the most") {
+TEST_CASE("the advice is for the category that has the most") {
   const auto only_way = [](Category most, const RecordVerdict& verdict) {
     const auto ways = ways_to_take_less(report_of(most), verdict);
     REQUIRE(ways.size() == 1);
@@ -76,7 +76,7 @@ TEST_CASE("parameters that are whole before they are sharded can be made elsewhe
              ContainsSubstring("before the first step") && ContainsSubstring("meta device"));
 }
 
-TEST_CASE("memory that is reserved in pieces is told where it is what lacks") {
+TEST_CASE("fragmented memory is named if it would suffice") {
   const auto ways = ways_to_take_less(report_of(Category::activation), kRetries);
   REQUIRE(ways.size() == 2);
   CHECK_THAT(ways[1], StartsWith("up to 50.00 GiB are reserved for up to 40.00 GiB") &&
@@ -95,7 +95,7 @@ TEST_CASE("memory that is reserved in pieces is told where it is what lacks") {
              StartsWith("4.00 GiB were reserved but unused"));
 }
 
-TEST_CASE("a gate is next where every recording can be compared, a view always") {
+TEST_CASE("a gate is advised if every recording can be compared, a view always") {
   const std::vector<profiler::RankReport> reports = {report_of(Category::activation),
                                                      report_of(Category::activation)};
   CHECK(next_steps("runs/a", reports, {kRoomy, kRoomy}) ==

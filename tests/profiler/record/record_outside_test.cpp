@@ -1,4 +1,4 @@
-// Tests what a recorded program is said to take of a GPU beside PyTorch.
+// Tests what a recorded program is said to take of a GPU's memory beside PyTorch.
 #include <catch2/catch_test_macros.hpp>
 #include <string>
 #include <vector>
@@ -33,11 +33,11 @@ OutsideBytes on_h100(int world_size, const RecordFacts& facts,
 
 }  // namespace
 
-TEST_CASE("a program alone takes what CUDA takes, and says that this is an estimate") {
+TEST_CASE("a single process takes what CUDA takes, and says that this is an estimate") {
   const OutsideBytes outside = on_h100(1, {.is_known = true});
   CHECK(outside.bytes == 586 * kMiB);
   CHECK(outside.estimate == "CUDA 586.00 MiB (published figures)");
-  CHECK(on_h100(8, {.is_known = true}).bytes == 586 * kMiB);  // it has made no group
+  CHECK(on_h100(8, {.is_known = true}).bytes == 586 * kMiB);  // it made no group
 }
 
 TEST_CASE("each communicator that the program made is counted") {
@@ -53,14 +53,14 @@ TEST_CASE("each communicator that the program made is counted") {
         "communicator of 64 ranks, 2 of 8, if all of them are used");
 }
 
-TEST_CASE("a process that has not told of its communicators has one of all ranks") {
+TEST_CASE("a process that does not list its communicators has one of all ranks") {
   CHECK(on_h100(16, {}, {"--world", "16"}).bytes == (586 + 568) * kMiB);
   CHECK(on_h100(16, {}).bytes == (586 + 568) * kMiB);  // the command's own torchrun
   CHECK(on_h100(16, {}, {"--world", "16", "--gpus-per-node", "1"}).bytes == (586 + 160) * kMiB);
   CHECK(on_h100(1, {}).bytes == 586 * kMiB);
 }
 
-TEST_CASE("on a GPU that is there what it takes is measured") {
+TEST_CASE("on a real GPU the memory is measured") {
   profiler::RankReport report = rank_of(8);
   report.ledger.device_used_bytes = 900 * kMiB;
   report.ledger.reserved_bytes = 300 * kMiB;
@@ -71,7 +71,7 @@ TEST_CASE("on a GPU that is there what it takes is measured") {
   CHECK(outside_of(options_of({}), rank_of(8), facts).bytes == 0);
 }
 
-TEST_CASE("communicators are read from what the process has told, without senseless ones") {
+TEST_CASE("communicators are read from the process's account, without senseless ones") {
   const tests::TemporaryFolder folder;
   tests::write_file(folder.file("rank0.json"),
                     R"({"communicators": [{"ranks": 8, "on_node": 4}, {"ranks": 1, "on_node": 1},

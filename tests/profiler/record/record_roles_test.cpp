@@ -16,7 +16,7 @@ namespace {
 using Ranks = std::vector<int>;
 using Groups = std::vector<Ranks>;
 
-/// The groups of each dimension of a mesh, whose last one has neighbours: as PyTorch makes them.
+/// The groups of each dimension of a mesh, the last of which has neighbours: as PyTorch makes them.
 Groups groups_of_mesh(const std::vector<int>& sizes) {
   Groups groups;
   int world = 1;
@@ -34,7 +34,7 @@ Groups groups_of_mesh(const std::vector<int>& sizes) {
   return groups;
 }
 
-/// Runs all that the search wants, and returns how many ranks that were.
+/// Runs all that the search asks for, and returns how many ranks that were.
 size_t search(RoleSearch& roles, const std::function<int64_t(int)>& bytes_of) {
   size_t runs = 0;
   for (Ranks ranks = roles.next(); !ranks.empty(); ranks = roles.next()) {
@@ -44,7 +44,7 @@ size_t search(RoleSearch& roles, const std::function<int64_t(int)>& bytes_of) {
   return runs;
 }
 
-/// A role of each set of ranks that take the same, if the search finds all that differ.
+/// One role for each set of ranks that take the same memory, if the search finds all that differ.
 void check_roles(int world, const Groups& groups, const std::function<int64_t(int)>& bytes_of,
                  size_t most_runs) {
   RoleSearch roles(world, axes_of(world, groups));
@@ -62,7 +62,7 @@ void check_roles(int world, const Groups& groups, const std::function<int64_t(in
 
 }  // namespace
 
-TEST_CASE("the axes of a world are those that no others make up") {
+TEST_CASE("a world's axes are those that are not made up of others") {
   CHECK(axes_of(1, {}).empty());
   CHECK(axes_of(4, {}) == std::vector<Axis>{{.place = {0, 1, 2, 3}, .line = {0, 1, 2, 3}}});
   CHECK(axes_of(4, {{0, 1, 2, 3}}) == axes_of(4, {}));
@@ -70,16 +70,16 @@ TEST_CASE("the axes of a world are those that no others make up") {
                                      {.place = {0, 1, 0, 1}, .line = {0, 1}}};
   CHECK(axes_of(4, {{0, 2}, {1, 3}, {0, 1}, {2, 3}}) == of_mesh);
   CHECK(axes_of(4, {{0, 2}, {1, 3}, {0, 1, 2, 3}, {0, 1}, {2, 3}, {0, 2}}) == of_mesh);
-  // Where only tensor groups are known, the other axis says which of them a rank is in.
+  // If only tensor groups are known, the other axis says which one a rank is in.
   CHECK(axes_of(4, {{0, 1}, {2, 3}}) == std::vector<Axis>{{.place = {0, 1, 0, 1}, .line = {0, 1}},
                                                           {.place = {0, 0, 1, 1}, .line = {0, 2}}});
-  // Megatron makes a group of the first and the last stage after each pipeline.
+  // Megatron makes a group of the first and last stage after each pipeline.
   CHECK(axes_of(8, {{0, 1}, {2, 3}, {4, 5}, {6, 7}, {0, 2, 4, 6}, {0, 6}, {1, 3, 5, 7}, {1, 7}})
             .size() == 2);
   CHECK(axes_of(4, {{0, 9}, {-1, 2}, {3, 3}}) == axes_of(4, {}));
 }
 
-TEST_CASE("ranks that are alike are run but a few times, and each stage of a pipeline once") {
+TEST_CASE("only a few of equal ranks are run, and each stage of a pipeline once") {
   check_roles(
       512, {}, [](int) { return 7; }, 3);
   check_roles(
@@ -88,8 +88,7 @@ TEST_CASE("ranks that are alike are run but a few times, and each stage of a pip
       16, groups_of_mesh({4, 4}), [](int rank) { return rank / 4; }, 6);
   check_roles(
       4, groups_of_mesh({4}), [](int rank) { return 4 - rank; }, 4);
-  // Shards of 10 rows on 8 ranks: two of 2 rows, two... by torch.chunk, 5 ranks have 2 and the rest
-  // 0.
+  // Shards of 10 rows on 8 ranks by torch.chunk: 5 ranks have 2 rows and the others have 0.
   check_roles(
       8, {}, [](int rank) { return rank < 5 ? 2 : 0; }, 6);
   // A pipeline whose tensor ranks are uneven.
@@ -98,14 +97,14 @@ TEST_CASE("ranks that are alike are run but a few times, and each stage of a pip
       [](int rank) { return 10 * (rank / 8) + (rank % 8 == 7 ? 1 : 0); }, 14);
 }
 
-TEST_CASE("roles are those of any sum of what each axis takes, where it rises or falls") {
+TEST_CASE("roles are found for any sum of memory by axis, rising or falling") {
   std::mt19937 random(20251120);
   for (int round = 0; round < 200; ++round) {
     std::vector<int> sizes(1 + random() % 3);
     for (int& size : sizes) size = 1 << (1 + random() % 3);
     int world = 1;
     for (const int size : sizes) world *= size;
-    std::vector<Ranks> rises;  // of each axis, by place
+    std::vector<Ranks> rises;  // for each axis, by place
     int weight = 1;
     for (const int size : sizes) {
       Ranks of_axis(static_cast<size_t>(size));
@@ -127,7 +126,7 @@ TEST_CASE("roles are those of any sum of what each axis takes, where it rises or
   }
 }
 
-TEST_CASE("no more than kMostRoles ranks are run, and that not all were is known") {
+TEST_CASE("at most kMostRoles ranks are run, and it is known that not all were") {
   RoleSearch roles(512, axes_of(512, {}));
   CHECK(search(roles, [](int rank) { return rank; }) == kMostRoles);
   CHECK_FALSE(roles.is_complete());

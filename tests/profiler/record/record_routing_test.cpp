@@ -11,7 +11,7 @@ using namespace shardlens::profiler;
 
 namespace {
 
-/// How many tokens each expert gets; every token chooses different ones.
+/// How many tokens each expert gets if all tokens choose different ones.
 std::vector<int64_t> counts_of(const Routing& routing, int64_t tokens, int64_t k, int64_t experts) {
   const std::vector<int64_t> chosen = choose_experts(routing, tokens, k, experts);
   REQUIRE(chosen.size() == static_cast<size_t>(tokens * k));
@@ -52,7 +52,7 @@ TEST_CASE("experts get what the formulas of their routing say") {
   }
 }
 
-TEST_CASE("the busiest expert gets its share so many times as it is said, but every token once") {
+TEST_CASE("the busiest expert gets the given multiple of its share, but every token once") {
   const auto skewed = [](double factor) {
     return Routing{.kind = Routing::Kind::skewed, .factor = factor};
   };

@@ -64,7 +64,7 @@ TEST_CASE("the flags of record end at --, and the command is left as it is") {
                                                     "--", "--rank", "x"});
 }
 
-TEST_CASE("the nodes of a world that is not there have up to 8 GPUs, equally many") {
+TEST_CASE("the nodes of a simulated world have up to 8 GPUs, equally many each") {
   const auto gpus = [](const std::vector<std::string>& flags) {
     std::vector<std::string> arguments = {"--device", "null:h100"};
     arguments.insert(arguments.end(), flags.begin(), flags.end());
@@ -87,7 +87,7 @@ TEST_CASE("a recording goes into a folder of the script's name") {
   CHECK(options.out.starts_with("runs/train-"));
 }
 
-TEST_CASE("record attaches to a program on the GPUs of the machine where none is named") {
+TEST_CASE("record attaches to a program on the machine's GPUs if none is named") {
   for (const std::vector<std::string>& flags :
        {std::vector<std::string>{"--", "python"}, {"--device", "cuda", "--", "python"}}) {
     const RecordOptions options = parse_record_options(flags);
@@ -140,7 +140,7 @@ TEST_CASE("a program that takes more than the GPU has does not fit") {
   CHECK_FALSE(verdict_of(report_of_peak(80, 80), facts, kGiB, {}).is_nearly_full);
 }
 
-TEST_CASE("a verdict has all doubts, its own before those of the recording") {
+TEST_CASE("a verdict has all doubts, its own before the recording's") {
   const RecordFacts facts{.steps = 1, .shapes = 2, .doubts = {"a", "b"}, .is_known = true};
   const std::vector<std::string> doubts =
       verdict_of(report_of_peak(60, 70), facts, kGiB, {}).doubts;
@@ -177,7 +177,7 @@ TEST_CASE(
              ContainsSubstring("this one last; the program ended with exit code 1"));
 }
 
-TEST_CASE("a program that failed, and a recording that is not whole, have a lower bound") {
+TEST_CASE("a program that failed and an incomplete recording give a lower bound") {
   const auto check_no_verdict = [](const profiler::RankReport& report, const RecordFacts& facts,
                                    const Problem& failure, const std::string& why) {
     const RecordVerdict verdict = verdict_of(report, facts, kGiB, failure);
@@ -230,7 +230,7 @@ TEST_CASE("the exit code of record is 3 for memory, else the program's own, else
   CHECK(exit_code_of(failed, {}, /*is_out_of_memory=*/true) == 3);
 }
 
-TEST_CASE("what a recording leaves in doubt is read with what else its process has said") {
+TEST_CASE("a recording's doubts are read with its process's other notes") {
   const tests::TemporaryFolder folder;
   tests::write_file(
       folder.file("rank0.json"),
@@ -310,7 +310,7 @@ TEST_CASE("the Python of a command is its program, its first line's, or python3"
   }
 }
 
-TEST_CASE("flags by which a Python shuts the recorder out are found before its program") {
+TEST_CASE("Python flags that shut the recorder out are found before its program") {
   const tests::TemporaryFolder folder;
   const std::string python = program(folder, "python3.11", "");
   const auto flag_of = [&](std::vector<std::string> words) {
@@ -331,7 +331,7 @@ TEST_CASE("flags by which a Python shuts the recorder out are found before its p
   CHECK(isolating_flag({"sh", "-I"}).empty());
 }
 
-TEST_CASE("a Python without PyTorch is refused in a line") {
+TEST_CASE("a Python without PyTorch is refused in one line") {
   const tests::TemporaryFolder folder;
   const std::string bare = program(folder, "python3", "#!/bin/sh\nexit 1\n");
   CHECK_THROWS_MATCHES(find_python({bare}), std::invalid_argument,

@@ -1,9 +1,9 @@
-"""Holds what the tests of `shardlens record` share: the Python that is recorded, the command, and a
-list of cases that is run one by one.
+"""Shared by the tests of `shardlens record`: the Python that is recorded, the command, and a runner
+for a list of cases.
 
-The programs are run by the first Python that is there of SHARDLENS_PYTHONS, a list with colons, else
-by the one that runs this; exit code 77 says that it has no PyTorch, or none whose version begins with
-SHARDLENS_PYTORCH.
+The programs are run by the first Python that exists in SHARDLENS_PYTHONS, a list separated by
+colons, or else by the one that runs this; exit code 77 says that it has no PyTorch, or none whose
+version begins with SHARDLENS_PYTORCH.
 """
 
 import json
@@ -20,7 +20,7 @@ NO_PYTORCH = 77
 
 
 def find_python():
-    """Exits with 77 where none has PyTorch."""
+    """Exits with 77 if none has PyTorch."""
     listed = os.environ.get("SHARDLENS_PYTHONS", sys.executable).split(":")
     python = next((path for path in listed if os.access(path, os.X_OK)), sys.executable)
     wanted = os.environ.get("SHARDLENS_PYTORCH", "")
@@ -45,7 +45,7 @@ def report_of(out):
 
 
 class Recorded:
-    """A command that was recorded into the folder's `run`, and what was said of it."""
+    """A command that was recorded into the folder's `run`, and what was printed."""
 
     def __init__(self, folder, *command, flags=(), more=None):
         self.out = pathlib.Path(folder) / "run"
@@ -76,8 +76,8 @@ class OnNullDevice(Recorded):
 
 
 def run_cases(cases):
-    """Runs the functions check_NAME that the arguments behind the first name, else all, each with a
-    folder of its own. Returns the exit code."""
+    """Runs the functions check_NAME that the arguments after the first name, or else all, each with
+    its own folder. Returns the exit code."""
     wanted, failed = sys.argv[2:], 0
     for case in cases:
         name = case.__name__.removeprefix("check_")

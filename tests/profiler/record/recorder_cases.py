@@ -1,5 +1,5 @@
 """Tests how `shardlens record` builds the recorder for a PyTorch that is not the build's own, in a
-copy of the build's programs, which has no such recorder yet.
+copy of the build's programs that has no such recorder yet.
 
     recorder_cases.py long [CASE...]
 
@@ -28,7 +28,7 @@ def start(program, out, path=None, more=None, **popen):
 
 
 class Build:
-    """Holds what `shardlens record` needs of a build folder."""
+    """Holds the parts of a build folder that `shardlens record` needs."""
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder) / "build"
@@ -47,7 +47,7 @@ class Build:
         return start(self.folder / "bin" / "shardlens-record", out, **popen)
 
     def kept(self):
-        """Names in the folder of recorders; what begins with a dot is not seen by shardlens."""
+        """Lists names in the folder of recorders; shardlens ignores those that begin with a dot."""
         folder = self.folder / "record" / "pytorch"
         return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
 
@@ -56,7 +56,7 @@ class Build:
 
 
 def expect(run, code, *lines):
-    """Waits for it; what it has said on stderr."""
+    """Waits for its end, and returns what it wrote to stderr."""
     out, error = run.communicate(timeout=1200)
     for line in lines:
         if line not in error:
@@ -67,8 +67,8 @@ def expect(run, code, *lines):
 
 
 def expect_no_recorder(run, why):
-    """One line says why, and either what the build's stubs lack for this PyTorch or what its own
-    history does not tell; the line stands under the verdict again."""
+    """Checks that one line says why, and either what the build's stubs lack for this PyTorch or
+    what its own history omits; the line is repeated under the verdict."""
     out, error = run.communicate(timeout=1200)
     lines = [line for line in error.splitlines() if why in line]
     check(f"one line: {error}", len(lines) == 1)
@@ -150,7 +150,7 @@ def check_broken_compiler(folder):
 
 
 def path_without_compiler(folder):
-    """A PATH that has what the script needs by which recorders are built, to say what it misses."""
+    """Makes a PATH with what the script that builds recorders needs to say what is missing."""
     tools = pathlib.Path(folder) / "tools"
     tools.mkdir()
     for name in ("awk", "bash", "dirname", "env", "grep", "head", "sed"):
@@ -174,7 +174,7 @@ def check_installed(folder):
     program = prefix / "bin" / "shardlens-record"
     recorders = prefix / "lib" / "shardlens" / "record" / "pytorch"
     check("installed", ONCE not in expect(start(program, folder / "second"), 7))
-    check("recorders alone", not any(path.name.startswith(".") for path in recorders.iterdir()))
+    check("only recorders", not any(path.name.startswith(".") for path in recorders.iterdir()))
     shutil.rmtree(recorders)
     expect_no_recorder(start(program, folder / "third"), "is built from its sources")
 

@@ -1,4 +1,4 @@
-// Which recorder a PyTorch gets, of made-up builds, installations and wheels.
+// Tests which recorder a PyTorch gets, with made-up builds, installations and wheels.
 #include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
@@ -33,7 +33,8 @@ void write(const fs::path& path, const std::string& text) {
   fs::permissions(path, fs::perms::owner_all);
 }
 
-/// A build folder or an installation, with what every one has. Of its Pythons only `sh` is run.
+/// A build folder or an installation, with the files that all have. Of its Pythons only `sh` is
+/// run.
 struct SampleInstallation {
   tests::TemporaryFolder folder;
   fs::path root = fs::path(folder.path()) / "build";
@@ -64,7 +65,7 @@ struct SampleInstallation {
     program.cuda_version = SHARDLENS_CUDA_MAJOR ".0";
   }
 
-  /// From here on it is a build folder, which builds recorders by this.
+  /// Makes it a build folder, in which this script builds recorders.
   void build_with(const std::string& script) const {
     const fs::path sources = fs::path(folder.path()) / "sources";
     write(sources / ".setup" / "recorder", "#!/bin/sh\n" + script);
@@ -79,7 +80,7 @@ struct SampleInstallation {
     CHECK_THROWS_MATCHES(recorder(), Exception, MessageMatches(ContainsSubstring(part)));
   }
 
-  /// PyTorch's own history is recorded, on these stubs.
+  /// PyTorch's own history is recorded, with these stubs.
   void check_history(const std::string& why, const fs::path& stubs) const {
     const RecordFiles files = recorder();
     CHECK(files.library.empty());
@@ -93,7 +94,7 @@ struct SampleInstallation {
   void check_history(const std::string& why) const { check_history(why, root / "null_device"); }
 };
 
-/// Sets a variable of the environment for as long as it lives.
+/// Sets an environment variable for the lifetime of this object.
 class Setting {
  public:
   Setting(const char* name, const std::string& value) : name_(name) {
@@ -130,7 +131,7 @@ TEST_CASE("the build's stubs are compared once with each wheel") {
   SampleInstallation made;
   made.take_own_pytorch();
   const auto check = [&] { CHECK(made.recorder().stubs == made.root / "null_device"); };
-  // It needs a recorder and stubs of its own then, which nothing here can build.
+  // It then needs its own recorder and stubs, which nothing here can build.
   const auto check_refused = [&] {
     made.check_refused<std::invalid_argument>(
         "cannot run on a simulated GPU: it calls cuMany; there is no recorder for PyTorch " +
@@ -150,7 +151,7 @@ TEST_CASE("the build's stubs are compared once with each wheel") {
     write(made.record / "sources.sha256", "fedcba9876543210  sources.list\n");
     check_refused();
   }
-  SECTION("never where a GPU answers") {
+  SECTION("never if there is a real GPU") {
     made.program.wheel = "0ddba11";
     CHECK(recorder_for(made.program, made.record, CudaProvider::gpu).stubs ==
           made.root / "null_device");
@@ -165,15 +166,15 @@ TEST_CASE("another PyTorch has the recorder that was kept for its wheel and our 
   CHECK(files.stubs == made.record / "pytorch" / kName / "null_device");
   CHECK(files.python == made.record / "python");
 
-  SECTION("another wheel of that version has not") {
+  SECTION("another wheel of that version has none") {
     made.program.wheel = "0ddba11";
     made.check_history("there is no recorder for PyTorch 2.10.0+cu128");
   }
-  SECTION("nor has it once our sources have changed") {
+  SECTION("nor is there one after our sources have changed") {
     write(made.record / "sources.sha256", "fedcba9876543210  sources.list\n");
     made.check_history("record where Shardlens is built from its sources");
   }
-  SECTION("a recorder with a missing file is no recorder") {
+  SECTION("a recorder with a missing file does not count") {
     fs::remove(files.library);
     made.check_refused<std::runtime_error>("libshardlens_python.so is missing");
   }
@@ -185,7 +186,7 @@ TEST_CASE("an installation has one recorder for all wheels of a version and a CU
   const fs::path kept = made.record / "pytorch" / kName;
   const auto check_taken = [&] { CHECK(made.recorder().stubs == kept / "null_device"); };
   write(kept / "null_device" / "libcudart.so.12", "");
-  made.program.wheel = "0ddba11";  // of another Python
+  made.program.wheel = "0ddba11";  // for another Python
 
   SECTION("of its own version, and of its bug-fix releases") {
     check_taken();
@@ -200,7 +201,7 @@ TEST_CASE("an installation has one recorder for all wheels of a version and a CU
     made.program.cuda_version = "13.0";
     made.check_history("there is no recorder for PyTorch 2.10.0+cu130");
   }
-  SECTION("not where the wheel calls what its stubs lack") {
+  SECTION("not if the wheel calls what its stubs lack") {
     write(made.record / "make_stubs.py",
           "case $3 in *pytorch*) echo it calls cuMany; exit 1;; esac\n");
     made.check_refused<std::invalid_argument>("it calls cuMany; there is no recorder");
@@ -213,7 +214,7 @@ TEST_CASE("an installation has one recorder for all wheels of a version and a CU
   }
 }
 
-TEST_CASE("recorders are loaded from a folder of the user's own alone") {
+TEST_CASE("recorders are only loaded from the user's own folders") {
   SampleInstallation made;
   made.keep(kName);
   const fs::path cache = made.record / "pytorch";
@@ -241,29 +242,29 @@ TEST_CASE("recorders are loaded from a folder of the user's own alone") {
     made.recorder();
     set_mode(0775);
     made.check_history("others can write to it; install Shardlens again");
-    // Whoever can write to what is beside it can have put the recorder there, too.
+    // A user who can write beside it can have put the recorder there, too.
     fs::permissions(made.record, static_cast<fs::perms>(0775));
     made.recorder();
   }
-  SECTION("of an installation: who has installed it") {
+  SECTION("of an installation: its owner") {
     if (::geteuid() != 0) SKIP("only root can make a folder of another user's");
     REQUIRE(::chown(cache.c_str(), 12345, 12345) == 0);
     REQUIRE(::chown(made.record.c_str(), 12345, 12345) == 0);
     made.recorder();
   }
-  SECTION("a link to one is none") {
+  SECTION("a link to one does not count") {
     fs::rename(cache, made.record / "elsewhere");
     fs::create_directory_symlink(made.record / "elsewhere", cache);
     made.check_history("is not a folder; run rm " + path);
   }
-  SECTION("another user's is none") {
+  SECTION("another user's does not count") {
     if (::geteuid() != 0) SKIP("only root can make a folder of another user's");
     REQUIRE(::chown(cache.c_str(), 12345, 12345) == 0);
     made.check_history("belongs to user 12345, not to you");
   }
 }
 
-TEST_CASE("a receipt that others may have left is not taken, and an own one is private") {
+TEST_CASE("a receipt that others may have left is ignored, and our own is private") {
   SampleInstallation made;
   made.take_own_pytorch();
   made.build_with("exit 1\n");
@@ -290,7 +291,7 @@ TEST_CASE("a build folder builds a recorder that is missing, once") {
         made.root.string() + " " + made.program.torch.string() + " 2.10.0+cu128 " + kName + "\n");
 }
 
-TEST_CASE("where a recorder cannot be built PyTorch's history is recorded, and a line says why") {
+TEST_CASE("if no recorder can be built, PyTorch's history is recorded, and a line says why") {
   SampleInstallation made;
   made.build_with("echo something else; echo building it needs cmake; exit 1\n");
   made.check_history("there is no recorder for PyTorch 2.10.0+cu128: building it needs cmake");
@@ -312,18 +313,18 @@ TEST_CASE("a history is recorded on stubs of the same CUDA that lack nothing") {
   write(made.record / "make_stubs.py", lacks_in_own);
   const std::string refusal = "it calls cuMany; there is no recorder for PyTorch 2.10.0+cu128";
 
-  SECTION("those of a recorder that is kept") {
+  SECTION("those of a kept recorder") {
     is_for_cuda(made.root / "null_device", "12");
     is_for_cuda(kept / "null_device", "12");
     made.check_history("there is no recorder", kept / "null_device");
     fs::permissions(made.record / "pytorch", fs::perms::all);  // others may have put them there
     CHECK_THROWS_AS(made.recorder(), std::invalid_argument);
   }
-  SECTION("none that are for another CUDA") {
+  SECTION("none for another CUDA") {
     is_for_cuda(kept / "null_device", "13");
     made.check_refused<std::invalid_argument>(refusal);
   }
-  SECTION("none of which all lack something") {
+  SECTION("none if all lack something") {
     is_for_cuda(kept / "null_device", "12");
     write(made.record / "make_stubs.py", "echo it calls cuMany; exit 1\n");
     made.check_refused<std::invalid_argument>(refusal);
@@ -365,7 +366,7 @@ TEST_CASE("a PyTorch that was not tried is doubted") {
   CHECK_FALSE(doubts("2.1.9+cu128", "12.8").empty());
 }
 
-TEST_CASE("a PyTorch without CUDA is refused, and so is a version that is none") {
+TEST_CASE("a PyTorch without CUDA is refused, and so is an invalid version") {
   const auto check = [](const char* torch, const char* cuda, const char* why) {
     SampleInstallation made;
     made.program.torch_version = torch;
@@ -380,7 +381,7 @@ TEST_CASE("a PyTorch without CUDA is refused, and so is a version that is none")
   check("2.15\x1b[31m", "13.2", "calls itself version '2.15\\u001b[31m'");
 }
 
-TEST_CASE("a wheel is told from another by its libraries and headers") {
+TEST_CASE("wheels are distinguished by their libraries and headers") {
   if (output_of({"python3", "-c", "pass"}).exit_code != 0) SKIP("there is no python3");
   const tests::TemporaryFolder folder;
   const fs::path site = fs::path(folder.path()) / "site";
@@ -395,7 +396,7 @@ TEST_CASE("a wheel is told from another by its libraries and headers") {
         wheel);
 }
 
-TEST_CASE("a PyTorch that pip has not installed is told from another by its files") {
+TEST_CASE("a PyTorch that pip has not installed is identified by its files") {
   if (output_of({"python3", "-c", "pass"}).exit_code != 0) SKIP("there is no python3");
   const tests::TemporaryFolder folder;
   const fs::path site = fs::path(folder.path()) / "site";
@@ -408,7 +409,7 @@ TEST_CASE("a PyTorch that pip has not installed is told from another by its file
   CHECK(wheel.size() == 12);
   CHECK(wheel_in(site, none) == wheel);
 
-  SECTION("written anew, of the same size") {
+  SECTION("written again, of the same size") {
     fs::last_write_time(library, fs::last_write_time(library) + std::chrono::seconds(1));
     CHECK(wheel_in(site, none) != wheel);
   }

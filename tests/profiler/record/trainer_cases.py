@@ -1,8 +1,8 @@
-"""Records Hugging Face's Trainer on the null device, alone and as torchrun and accelerate start it,
-Lightning's, and what torch.compile compiles, and holds them against what PyTorch itself says, as
-record_cases.py does; and every operator of PyTorch's own database of them.
+"""Records Hugging Face's Trainer on the null device, by itself and as torchrun and accelerate start
+it, Lightning's, and code that torch.compile compiles, and compares the recordings with what PyTorch
+itself says, as record_cases.py does; also every operator of PyTorch's own database.
 
-recorded.py says which Python runs them: here one that has them all (.setup/python trainer).
+recorded.py says which Python runs them: here one that has all of them (.setup/python trainer).
 """
 
 import pathlib

@@ -1,6 +1,6 @@
-// The planner's verdict against the null device's own: LibTorch's allocator over a device of a
-// given capacity. Around what a plan says is needed, with and without retries, a run must end as
-// the plan says: done, done with retries, or out of memory.
+// Compares the planner's verdict with the null device's own: LibTorch's allocator over a device of
+// a given capacity. Around the memory that a plan needs, with and without retries, a run must end
+// as the plan says: done, done with retries, or out of memory.
 #include <fmt/format.h>
 
 #include <catch2/catch_test_macros.hpp>
@@ -32,7 +32,7 @@ planner::Plan plan_of(const Flags& words) {
   return planner::make_plan(planner::parse_arguments(words).config, {});
 }
 
-/// How a run of these flags ends.
+/// How a run with these flags ends.
 Verdict outcome_of(const Flags& words) {
   const TemporaryFolder folder;
   Flags command = {SHARDLENS_TRAIN, "--anyway", "--storage", folder.file("runs"), "--name", "r"};
@@ -68,7 +68,7 @@ Flags random_run(std::mt19937_64& engine) {
 struct Score {
   int right = 0;
   int asked = 0;
-  int under = 0;  // the plan promised more than was there
+  int under = 0;  // the plan promised more than there was
   std::string wrong;
 };
 

@@ -1,5 +1,5 @@
-"""Records programs that talk to ranks that are not there: what they are given is what real ranks
-would give them, by what PyTorch's own processes say or by the program's own arithmetic.
+"""Records programs that talk to simulated ranks: they get what real ranks would give them,
+according to PyTorch's own processes or to the program's own arithmetic.
 
     world_cases.py quick|long
 
@@ -18,7 +18,7 @@ from recorded import HERE, PROGRAM, PYTHON, OnNullDevice, run_cases
 SCRIPTS = HERE / "scripts"
 NULL_DEVICE = PROGRAM.parent.parent / "null_device"
 
-# Each schedule stands with the number of stages that each of two ranks has.
+# Each schedule has the number of stages of each of two ranks.
 SCHEDULES = {"ScheduleGPipe": 1, "Schedule1F1B": 1, "ScheduleInterleaved1F1B": 2,
              "ScheduleLoopedBFS": 2, "ScheduleInterleavedZeroBubble": 2, "ScheduleZBVZeroBubble": 2}
 
@@ -31,7 +31,7 @@ def as_rank(rank, world):
 
 
 def given_to(stage):
-    """Returns what scripts/pipeline.py's stages make of a microbatch: one position less, 32
+    """Returns what the stages of scripts/pipeline.py make of a microbatch: one position less, 32
     features more, and the other type each."""
     kind = "float32" if stage % 2 == 0 else "float64"
     return f"stage {stage} was given {{((4, {64 - stage}, {128 + 32 * stage}), torch.{kind}"
@@ -65,7 +65,7 @@ def check_schedules(folder):
 
 
 def check_sender_that_fails(folder):
-    """It is told of in the error of the rank that waits for it."""
+    """Checks that its failure is in the error of the rank that waits for it."""
     script = pathlib.Path(folder) / "waiting.py"
     script.write_text("import torch, torch.distributed as dist\n"
                       "dist.init_process_group('nccl')\n"
@@ -98,7 +98,7 @@ def answers(text):
 
 
 def check_collectives(folder):
-    """Every call returns what it does between real ranks, and fills tensors of the same shapes."""
+    """Each call returns the same as between real ranks, and fills tensors of the same shapes."""
     wanted = answers(real_ranks(folder)[1])
     script = [PYTHON, SCRIPTS / "collectives.py"]
     run = OnNullDevice(folder, *script, "cpu", flags=as_rank(1, 2)).expect(5)
@@ -184,14 +184,14 @@ def check_more_routings(folder):
 
 
 def peaks_in(out):
-    """Returns the peak that each rank's process has counted, by rank."""
+    """Returns the peak that each rank's process counted, by rank."""
     facts = {path: json.loads(path.read_text()) for path in (out / "profiles").glob("*.json")}
     return {int(path.stem.removeprefix("rank")): one["peak_allocated_bytes"]
             for path, one in facts.items()}
 
 
 def fullest_in(run):
-    """The first rank of the table, and which ranks each stands for."""
+    """Returns the first rank of the table, and which ranks each stands for."""
     rows = re.findall(r"^  rank (\d+) .* reserved(?:, stands for (.*))?$", run.text, re.MULTILINE)
     return int(rows[0][0]), dict(rows)
 
@@ -203,7 +203,7 @@ def record_ranks(folder, name, which, *command, world):
 
 
 def check_roles_of_pipeline(folder):
-    """The fullest of all four stages is the fullest of the roles, each of which is a stage."""
+    """Checks that the fullest of all four stages is the fullest role; each role is a stage."""
     command = [PYTHON, SCRIPTS / "pipeline.py", "Schedule1F1B"]
     all_ranks = record_ranks(folder, "all", "all", *command, world=4)
     roles = record_ranks(folder, "roles", "roles", *command, world=4)
@@ -214,7 +214,7 @@ def check_roles_of_pipeline(folder):
 
 
 def check_roles_of_uneven_shards(folder):
-    """10 rows on 8 ranks: by torch.chunk five have two, and the others none."""
+    """Shards 10 rows over 8 ranks: by torch.chunk five have two, and the others zero."""
     script = pathlib.Path(folder) / "uneven.py"
     script.write_text("import torch, torch.distributed as dist\n"
                       "from torch.distributed.fsdp import fully_shard\n"

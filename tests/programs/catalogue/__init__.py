@@ -1,4 +1,4 @@
-"""The programs: a file a family, each with a list PROGRAMS."""
+"""The programs: one file for each family, with a list PROGRAMS."""
 
 import importlib
 import pathlib

@@ -1,4 +1,4 @@
-"""Hugging Face's libraries, and what is used with them."""
+"""Hugging Face's libraries, and libraries that are used with them."""
 
 from program import Program, Source
 
@@ -37,7 +37,7 @@ def example(name, script, *more, inputs, library="transformers", launcher=("{pyt
 
 
 def unsloth(name, *words):
-    """Trains with Unsloth's patched layers; it wants a PyTorch before 2.15. With -P the package is
+    """Trains with Unsloth's patched layers; it needs a PyTorch before 2.15. With -P the package is
     imported, not the source beside the script."""
     command = ("{python}", "-P", "{source}/unsloth-cli.py", "--model_name", "{tiny_llama}", "--dataset",
                "{alpaca}", "--max_seq_length", "256", "--max_steps", "3", "--report_to", "none",
@@ -59,7 +59,7 @@ def peft(name, script, *more, **options):
 
 
 def nd_parallel(name, *sizes, processes, rank):
-    """Runs up to its last step: transformers cannot save what it has then made of the model."""
+    """Runs up to its last step: transformers cannot save the model that it then has."""
     command = (*LAUNCH, "--num_processes", processes, f"{ND}/nd_parallel.py", *sizes, *ND_FLAGS)
     return Program(f"accelerate-nd-{name}", "accelerate", "hugging_face", command, source=ACCELERATE,
                    inputs=("tiny_llama", "pairs"), links=STORIES, flags=("--rank", rank, "--steps", "3"))

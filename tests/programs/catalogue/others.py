@@ -25,7 +25,7 @@ X_TRANSFORMERS = {"library": "x-transformers", "environment": "vision", "inputs"
 
 
 def on_letters(script):
-    """One of x-transformers' trainings, which look for their text in a folder data."""
+    """One of x-transformers' training scripts, which look for their text in a folder data."""
     return ("bash", "-c", f"ln -s {{letters}} data && exec {{python}} {{source}}/{script}")
 
 
@@ -79,7 +79,7 @@ PROGRAMS = [
                      "{tiny_whisper}/silence.wav --model {tiny_whisper}/tiny.pt --device cuda "
                      "--language en --output_dir out")),
     Program("geometric-gcn", command=on_cora("gcn.py", "--epochs", "3"), **GEOMETRIC),
-    # It prints a test accuracy of its best epoch, which there is where one is better than 0.
+    # It prints the test accuracy of its best epoch, which only exists if one is better than 0.
     Program("geometric-gat", command=on_cora("gat.py", "--epochs", "3"), flags=("--true", "gat.py:76"),
             **GEOMETRIC),
     Program("geometric-autoencoder", command=on_cora("autoencoder.py", "--epochs", "3"), **GEOMETRIC),

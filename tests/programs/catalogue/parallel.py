@@ -33,7 +33,7 @@ def torchtitan(name, flags, *words, module="llama3", config="llama3_debugmodel",
 
 
 def in_parallel(**degrees):
-    """torchtitan's flags; its CUDA graphs, which are the default, know no stages."""
+    """torchtitan's flags; its CUDA graphs, which are the default, do not support stages."""
     names = {"shard": "data_parallel_shard", "replicate": "data_parallel_replicate",
              "tensor": "tensor_parallel", "context": "context_parallel",
              "pipeline": "pipeline_parallel", "expert": "expert_parallel"}
@@ -56,7 +56,7 @@ def deepspeed(stage):
 
 def megatron(name, flags, *words):
     """Trains with Megatron's own layers, since Transformer Engine, Apex and its fused kernels need
-    nvcc. What rank 0 would compile for all is taken from the wheel."""
+    nvcc. What rank 0 would compile for all ranks is taken from the wheel."""
     helpers = "/megatron/core/datasets/"
     command = ("bash", "-c", f"ln -sf {{site}}{helpers}helpers_cpp*.so {{source}}{helpers} && "
                'exec "$0" "$@"', "{python}", "{source}/pretrain_gpt.py", "--num-layers", "4",
@@ -108,7 +108,7 @@ PROGRAMS = [
     torchtitan("qwen3-experts", world(4, rank=1), *in_parallel(shard=4, expert=2), module="qwen3",
                config="qwen3_moe_debug"),
     torchtitan("gpt-oss", world(4, rank=1), module="gpt_oss", config="gpt_oss_debugmodel_flex"),
-    # torchao's kernels for float8 are refused by the Triton of PyTorch 2.15.
+    # The Triton of PyTorch 2.15 refuses torchao's kernels for float8.
     torchtitan("float8", world(4, rank=1), config="llama3_debugmodel_float8",
                environment="torch_2_14"),
 

@@ -35,19 +35,19 @@ VISION = {"library": "torchvision", "environment": "torchvision", "inputs": ("sc
 
 
 def reference(name, part, *arguments):
-    """One of torchvision's own trainings, with random weights."""
+    """One of torchvision's own training scripts, with random weights."""
     return Program(f"torchvision-{name}", **VISION, command=(
         "{python}", f"{{source}}/references/{part}/train.py", "--epochs", "1", "--workers", "1",
         "--output-dir", "{work}", *arguments))
 
 
 def with_data(data, place, command):
-    """A program that looks for its data at a place of its own."""
+    """A program that looks for its data in its own place."""
     return ("bash", "-c", f"ln -s {data} {place} && exec {command}")
 
 
 def on_digits(script, *arguments):
-    """An example that reads MNIST beside the folder that it runs in."""
+    """An example that reads MNIST beside the folder in which it runs."""
     command = " ".join(("{python}", "{source}/" + script, "--epochs", "1", *arguments))
     return with_data("{digits}", "../data", command)
 

@@ -1,4 +1,4 @@
-"""Instructions in the shape of Alpaca's."""
+"""Instructions in Alpaca's format."""
 
 import pathlib
 import sys

@@ -1,4 +1,4 @@
-"""Datasets in the shapes that TRL takes, a folder of JSON lines each."""
+"""Datasets in the formats that TRL takes, a folder of JSON lines each."""
 
 import pathlib
 import sys

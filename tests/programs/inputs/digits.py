@@ -1,4 +1,4 @@
-"""MNIST and FashionMNIST as torchvision leaves them, of noise and few."""
+"""MNIST and FashionMNIST as torchvision leaves them, with a few images of noise."""
 
 import pathlib
 import struct

@@ -1,5 +1,5 @@
-"""Text of one letter after another, in the forms in which nanoGPT, minGPT, the word language model and
-enwik8 have theirs."""
+"""Text of one letter after another, in the formats of nanoGPT, minGPT, the word language model and
+enwik8."""
 
 import gzip
 import pathlib
@@ -10,7 +10,7 @@ import sys
 import numpy
 
 LETTERS = string.ascii_letters + ",.! \n"
-ENWIK8_BYTES = 95_000_000  # of which programs split 5 million
+ENWIK8_BYTES = 95_000_000  # of which programs split off 5 million
 
 
 def nanogpt(out):

@@ -1,5 +1,5 @@
-"""A small Llama 3 with random weights and a tokenizer in its own format, whose tokens are bytes, and
-instructions in the shape of Alpaca's."""
+"""A small Llama 3 with random weights and a tokenizer in its own format, whose tokens are bytes,
+and instructions in Alpaca's format."""
 
 import base64
 import pathlib

@@ -1,4 +1,4 @@
-"""The accuracy of predictions, as a module that evaluate.load reads where there is no Hub."""
+"""The accuracy of predictions, as a module that evaluate.load reads without the Hub."""
 
 import pathlib
 import sys

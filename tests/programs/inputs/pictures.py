@@ -1,5 +1,5 @@
-"""Photographs of noise: folders of two classes, for training and validation, and their captions in the
-forms that open_clip and datasets read."""
+"""Photographs of noise: folders of two classes, for training and validation, and their captions in
+the formats that open_clip and datasets read."""
 
 import csv
 import json
@@ -10,7 +10,7 @@ import numpy
 from PIL import Image
 
 SIDE = 256
-COUNTS = {"train": 32, "val": 16}  # of a class
+COUNTS = {"train": 32, "val": 16}  # in a class
 
 
 def main():

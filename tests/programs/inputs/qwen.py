@@ -1,5 +1,5 @@
-"""Qwen3.5 of 0.8 and of 2 billion parameters with random weights, as save_pretrained leaves them. The
-shapes are those of the published counts, which are checked."""
+"""Qwen3.5 with 0.8 and 2 billion parameters and random weights, as save_pretrained leaves them. The
+shapes give the published counts, which is checked."""
 
 import pathlib
 import sys
@@ -23,7 +23,7 @@ def main():
             model = Qwen3_5ForCausalLM(config)
         model.tie_weights()
         if sum(one.numel() for one in model.parameters()) != parameters:
-            sys.exit(f"Qwen3.5 {name} is not of {parameters} parameters")
+            sys.exit(f"Qwen3.5 {name} does not have {parameters} parameters")
         model.save_pretrained(pathlib.Path(sys.argv[1]) / name)
 
 

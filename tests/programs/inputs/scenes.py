@@ -1,4 +1,5 @@
-"""Pictures of noise: with objects in them, as COCO and Pascal VOC keep these, and in folders of classes."""
+"""Pictures of noise: with objects, in the formats of COCO and Pascal VOC, and in folders of
+classes."""
 
 import json
 import pathlib
@@ -9,7 +10,7 @@ from PIL import Image
 
 WIDTH, HEIGHT = 160, 120
 COUNTS = {"train": 8, "val": 4}
-KINDS = 90  # of objects in COCO
+KINDS = 90  # kinds of objects in COCO
 CLASSES = 6  # more than the five of which torchvision counts hits
 
 

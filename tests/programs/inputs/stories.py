@@ -1,4 +1,4 @@
-"""Texts under the name that accelerate's example asks datasets for, which finds them in its folder."""
+"""Texts under the name for which accelerate's example asks datasets, found in its folder."""
 
 import pathlib
 import sys

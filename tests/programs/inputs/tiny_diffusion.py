@@ -1,5 +1,5 @@
-"""A Stable Diffusion with random weights and a tokenizer of single letters, as save_pretrained leaves
-it."""
+"""A Stable Diffusion with random weights and a tokenizer of single letters, as save_pretrained
+leaves them."""
 
 import json
 import pathlib

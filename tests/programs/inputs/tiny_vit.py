@@ -1,4 +1,4 @@
-"""A ViT with random weights, its image processor, and a folder of images a class."""
+"""A ViT with random weights, its image processor, and a folder of images for each class."""
 
 import pathlib
 import sys

@@ -1,4 +1,4 @@
-"""Measures one case of a benchmark of Liger-Kernel's as its own script does with all of them:
+"""Measures one case of a benchmark of Liger-Kernel, as its own script does with all of them:
 
     liger_case.py benchmark_NAME.py PROVIDER X OPTIONS
 """
@@ -12,13 +12,13 @@ import torch
 
 
 def value_of(option):
-    """Types are named in JSON."""
+    """Replaces names of types in JSON by the types."""
     return getattr(torch, option[6:]) if str(option).startswith("torch.") else option
 
 
 def take_source(folder):
-    """Takes the source instead of the package that is installed: Python prefers the package to a
-    source without __init__.py, and the benchmarks ask its version."""
+    """Uses the source instead of the package that is installed: Python prefers the package to a
+    source without __init__.py, and the benchmarks ask for its version."""
     package = importlib.import_module("liger_kernel")
     package.__path__ = [str(folder / "src" / "liger_kernel")]
 

@@ -1,5 +1,5 @@
-"""Says how the program of a published figure is started: figures.jsonl has its settings in its authors'
-words."""
+"""Says how the program of a published figure is started: figures.jsonl has its settings in its
+authors' words."""
 
 import pathlib
 import re
@@ -11,8 +11,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 FAKEGPU = Source("https://github.com/FanBB2333/FakeGPU", "7d5cf83cf3cef2080808471d9857a47497b106e1")
 LIGER = "https://github.com/linkedin/Liger-Kernel"
 
-# This maps the GPU that was measured to a null device, which has neither of FakeGPU's authors'. The
-# A10G is of the RTX 3090 Ti's generation, whose figures equal those of the other one.
+# Maps the measured GPU to a null device, which has neither of those of FakeGPU's authors. The A10G
+# is of the RTX 3090 Ti's generation, whose figures equal those of the other one.
 GPUS = {"RTX": "a10g", "NVIDIA A100-SXM4-80GB": "a100-80", "NVIDIA H100": "h100",
         "NVIDIA B200": "b200"}
 

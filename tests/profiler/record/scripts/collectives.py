@@ -1,9 +1,9 @@
-"""Calls what torch.distributed has, and prints the shape of all that is returned.
+"""Calls the functions of torch.distributed, and prints the shape of all that they return.
 
     collectives.py [DEVICE [WHERE_RANKS_MEET]]
 
-Of the tensors' values nothing is said: where ranks are absent there are none. On a CPU two real
-processes can run it, too.
+Values of tensors are not printed: absent ranks have none. On a CPU two real processes can run it,
+too.
 """
 
 import datetime

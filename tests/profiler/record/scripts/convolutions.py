@@ -1,5 +1,5 @@
-"""Trains a small convolutional network with batch norms, as a user would write it, with cuDNN or without
-it."""
+"""Trains a small convolutional network with batch norms, as a user would write it, with cuDNN or
+without it."""
 
 import argparse
 

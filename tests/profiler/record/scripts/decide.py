@@ -1,5 +1,5 @@
-"""Decides by what it has computed. `shardlens record` has to find the lines that say so, no others.
-What is drawn on the GPU is not known there, nor is what follows from it."""
+"""Decides by computed values. `shardlens record` has to find exactly the lines that say so. Values
+that are drawn on the GPU are not known there, nor are values that follow from them."""
 
 import torch
 from torch import nn
@@ -41,7 +41,7 @@ class Stopper:
         if len(self.history) > 100:
             return True
         self.best = min(self.history)
-        return self.best < -1.0  # returned to the one who decides
+        return self.best < -1.0  # returned to the caller, which decides
 
 
 def train():
@@ -55,7 +55,7 @@ def train():
 
 
 def resume(saved):
-    """Decides by what was read only in lines that run after the read."""
+    """Decides by a value that was read, only in lines that run after the read."""
     best = saved.get("best", 1.0)
     if best > 2.0:
         print("never")
@@ -104,7 +104,7 @@ def shapes():
 
 
 def known():
-    """Decides by the host's values alone: all answers are as on a GPU, and nothing is reported."""
+    """Decides only by the host's values: all answers are as on a GPU, and nothing is reported."""
     mask = torch.ones(4, 16, dtype=torch.long, device="cuda")
     mask[1:, 8:] = 0
     positions = mask.cumsum(-1)

@@ -1,5 +1,5 @@
-"""Ends as its argument says: out of memory, failed before it used a GPU, with PyTorch's counters reset.
-What misbehave.py has, too."""
+"""Ends as its argument says: out of memory, failed before it used a GPU, with PyTorch's counters
+reset. Also has the endings of misbehave.py."""
 
 import os
 import signal
@@ -37,7 +37,7 @@ def run_out_and_die():
 
 
 def run_out_in_child():
-    """A process beside the one that is recorded, whose failure this one turns into its own."""
+    """Runs a process beside the recorded one, which turns its failure into its own."""
     train(1)
     command = [sys.executable, __file__, "run_out_and_exit"]
     sys.exit(9 if os.spawnv(os.P_WAIT, sys.executable, command) else 0)
@@ -51,14 +51,14 @@ def run_out_as_rank():
 
 
 def fill():
-    """Takes all that is left in pieces, then one more: the message's figures are far from 0."""
+    """Takes all free memory in pieces, then one more: the message's figures are far from 0."""
     kept = []
     while True:
         kept.append(torch.empty(1 << 30, dtype=torch.uint8, device="cuda"))
 
 
 def reset_counters():
-    """The largest batch comes first; then the program measures from anew, as benchmarks do."""
+    """The largest batch comes first; then the program starts to measure again, as benchmarks do."""
     train(1, rows=1 << 14)
     print("peak", torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved(), flush=True)
     torch.cuda.empty_cache()
@@ -69,8 +69,8 @@ def reset_counters():
 
 
 def retry_and_reset():
-    """Three quarters of the GPU, cached in pieces that are too small, are given back for one half; then
-    the counter of retries begins anew."""
+    """Three quarters of the GPU, cached in pieces that are too small, are freed for a half; then
+    the counter of retries starts again."""
     free_bytes = torch.cuda.mem_get_info()[0]
     pieces = [torch.empty(free_bytes // 16, dtype=torch.uint8, device="cuda") for _ in range(12)]
     del pieces
@@ -81,7 +81,7 @@ def retry_and_reset():
 
 
 def differentiate():
-    """No optimizer: the last that happens is a thread of autograd's letting go of a callback."""
+    """Has no optimizer: the last event is a thread of autograd that releases a callback."""
     engine = torch.autograd.Variable._execution_engine
     weight = torch.ones(1 << 16, device="cuda", requires_grad=True)
     weight.register_hook(lambda gradient: engine.queue_callback(lambda: gradient.shape))
@@ -132,7 +132,7 @@ def close_stderr():
 
 
 def old_history():
-    """The way in which PyTorch 1.13 was asked for a history, which it still knows."""
+    """Asks for a history in the way of PyTorch 1.13, which still works."""
     torch.cuda.memory._record_memory_history(True, trace_alloc_max_entries=1000)
     train(2)
     print("entries", len(torch.cuda.memory._snapshot()["device_traces"][0]), flush=True)

@@ -1,5 +1,5 @@
 """Runs what PyTorch does by cuFFT, cuSOLVER and cuSPARSE, a function each: `factorise.py FUNCTION`.
-None of them may fail where nothing is computed."""
+None of them may fail on a device that computes nothing."""
 
 import sys
 
@@ -20,7 +20,7 @@ def learn(*results):
 
 
 def learn_vectors(*results):
-    """Skips complex vectors: PyTorch asks, by values, whether the loss depends on their phases."""
+    """Skips complex vectors: PyTorch checks by values if the loss depends on their phases."""
     if not any(one.is_complex() for one in results):
         learn(*results)
 
@@ -30,7 +30,7 @@ def symmetric(matrix):
 
 
 def one_transform():
-    """A workspace of 8 complex numbers for each that is transformed."""
+    """Takes a workspace of 8 complex numbers for each one transformed."""
     values = torch.zeros(1 << 20, dtype=torch.cfloat, **GPU)
     torch.cuda.reset_peak_memory_stats()
     transformed = torch.fft.fft(values)
@@ -122,7 +122,7 @@ def small_and_large():
 
 
 def success():
-    """A factorisation says that it has succeeded, and nobody asks what is not known."""
+    """Checks that a factorisation reports success, and no decision uses an unknown value."""
     square = torch.randn(30, 30, **GPU)
     for info in (torch.linalg.cholesky_ex(square).info, torch.linalg.inv_ex(square).info,
                  torch.linalg.lu_factor_ex(square).info, torch.linalg.solve_ex(square, square).info,
@@ -135,7 +135,7 @@ def success():
 
 
 def adjacency(size, layout=torch.sparse_coo):
-    """A ring, whose edges the host gave."""
+    """Makes a ring, whose edges the host gave."""
     nodes = torch.arange(size)
     edges = torch.stack([nodes, (nodes + 1) % size])
     ring = torch.sparse_coo_tensor(edges, torch.ones(size), (size, size)).coalesce()
@@ -171,7 +171,7 @@ def unknown_product():
 
 
 def optimizers():
-    """Does to a gradient what GaLore, Shampoo and SOAP do."""
+    """Transforms a gradient as GaLore, Shampoo and SOAP do."""
     weight = nn.Parameter(torch.randn(1024, 2048, **GPU))
     optimizer = torch.optim.SGD([weight], lr=1e-3)
     for _ in range(3):

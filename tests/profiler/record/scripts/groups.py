@@ -1,4 +1,4 @@
-"""Makes process groups, and prints those that PyTorch itself then knows: of each its ranks, and how
+"""Makes process groups, and prints those that PyTorch itself then knows: the ranks of each, and how
 many of these are on this rank's node."""
 
 import json

@@ -18,7 +18,7 @@ def train():
 
 
 def sought():
-    """Asks whether PyTorch is there, as transformers, peft and datasets do."""
+    """Asks whether PyTorch is installed, as transformers, peft and datasets do."""
     for _ in range(3):
         assert importlib.util.find_spec("torch") is not None
     train()
@@ -66,7 +66,7 @@ def lazily():
 
 
 def by_other_finder():
-    """One that asks all the others, and hands on what they say."""
+    """A finder that asks all the others, and passes on their answers."""
 
     class Finder:
         asks = False

@@ -1,5 +1,5 @@
-"""Runs small programs, drawn by seed, on the GPU and on the CPU, and compares what the host reads of
-both: values, shapes that follow from values, and decisions. Prints "equal" with their number.
+"""Runs small programs, drawn by seed, on the GPU and on the CPU, and compares what the host reads
+from both: values, shapes that follow from values, and decisions. Prints "equal" with their number.
 
 usage: known.py PROGRAMS SEED, or known.py collectives|masks|checks"""
 
@@ -66,7 +66,7 @@ def run(seed, device):
         made = step(a[:size], b[:size], k)
         if bool((made.long() > k).any()):  # decides
             values.append(made.flatten()[:8])
-        # A sum's last bits depend on how its elements lie.
+        # A sum's last bits depend on how its elements are laid out.
         read.append((tuple(made.shape), str(made.dtype), made.float().cpu().mul(1e4).round().tolist()))
     return read
 
@@ -80,7 +80,7 @@ def compare(programs, seed):
 
 
 def collectives():
-    """Prints the results of collectives among 4 ranks that all have what this one has."""
+    """Prints the results of collectives among 4 ranks that all have the values of this one."""
     dist.init_process_group("nccl")
     size, rank = dist.get_world_size(), dist.get_rank()
     mine = torch.arange(4, device="cuda") + 1
@@ -102,8 +102,8 @@ def collectives():
 
 
 def masks():
-    """Finds where each row ends that may end nowhere, as generation asks of tokens that it has
-    drawn, and takes means of no numbers."""
+    """Finds where each row ends, if it does, as generation asks about the tokens that it has drawn,
+    and takes means of no numbers."""
     print("nothing", torch.empty(0, device="cuda").mean().item())
     ends = torch.full((4,), 7, device="cuda")
     is_end = torch.rand(4, 8, device="cuda") > 0.5
@@ -124,14 +124,14 @@ def masks():
 
 
 def check(answer):
-    """The caller's test decides by the answer of another function, and is no check of this one's."""
+    """Raises if told to: the caller's test decides by another function's answer."""
     if answer:
         return 1
     raise ValueError("an answer is not as it should be")
 
 
 def checks():
-    """A program that checks what it has drawn goes on, whichever way it asks."""
+    """Checks drawn values in several ways, all of which pass."""
     drawn = torch.rand(4, device="cuda")
     if not (drawn >= 0).all():
         raise ValueError("drawn below zero")

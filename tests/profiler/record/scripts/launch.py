@@ -1,7 +1,7 @@
-"""Launches kernels as Triton does, by the driver and outside of every operator, with tensors whose
-values are known: which of them are known afterwards?
+"""Launches kernels as Triton does, by the driver and outside every operator, with tensors whose
+values are known. Which of them are known afterwards?
 
-The modules are made here, field by field, as ptxas lays out what it says of a kernel's parameters.
+The modules are made here, field by field, as ptxas describes a kernel's parameters.
 """
 
 import ctypes
@@ -13,7 +13,7 @@ driver = ctypes.CDLL("libcuda.so.1")
 
 
 def module_of(name, sizes):
-    """A file of machine code without code, that describes the parameters of one kernel."""
+    """Makes a file of machine code without code that describes one kernel's parameters."""
     offsets = [sum(sizes[:i]) for i in range(len(sizes))]
     facts = b"".join(struct.pack("<BBHIHHI", 4, 0x17, 12, 0, number, offset, size << 18 | 0x1F000)
                      for number, (size, offset) in enumerate(zip(sizes, offsets)))

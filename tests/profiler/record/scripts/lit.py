@@ -1,4 +1,4 @@
-"""Trains a module with Lightning, as its documentation does, on four GPUs or on one alone."""
+"""Trains a module with Lightning, as its documentation does, on four GPUs or on one."""
 
 import argparse
 

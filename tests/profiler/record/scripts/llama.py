@@ -1,5 +1,5 @@
 """A Llama of the size that the flags say, sharded block by block by FSDP2 and made on the GPU shard
-by shard: the program of a user, who has never heard of Shardlens."""
+by shard: the program of a user who has never heard of Shardlens."""
 
 import argparse
 import time

@@ -1,4 +1,4 @@
-"""Trains a small model, and does what its argument says: what happens to people."""
+"""Trains a small model, and does what its argument says: mishaps of real programs."""
 
 import copy
 import ctypes

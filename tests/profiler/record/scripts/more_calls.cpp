@@ -1,4 +1,4 @@
-// Stands for libraries of users that call what PyTorch does not.
+// Stands for users' libraries that call functions that PyTorch does not.
 extern "C" {
 
 int cudaMallocManaged(void** address, unsigned long bytes, unsigned flags);

@@ -1,5 +1,5 @@
-"""Asks NVML, by ctypes as Python programs do, what GPUs there are, and compares with what PyTorch knows
-of CUDA."""
+"""Asks NVML, by ctypes as Python programs do, which GPUs exist, and compares the answer with what
+PyTorch knows about CUDA."""
 
 import ctypes
 
@@ -13,7 +13,7 @@ class Memory(ctypes.Structure):
 
 
 def handle_by(name, key):
-    """None where there is no such GPU."""
+    """Returns None if there is no such GPU."""
     handle = ctypes.c_void_p()
     return handle.value if getattr(nvml, name)(key, ctypes.byref(handle)) == 0 else None
 

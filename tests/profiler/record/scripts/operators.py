@@ -1,5 +1,5 @@
-"""Runs every operator of PyTorch's own database of them on the GPU that it finds, forward and backward.
-Fails where one does that is not known to: operators that ask their values."""
+"""Runs every operator of PyTorch's own database on the GPU that it finds, forward and backward.
+Fails if an operator does that is not known to: one that asks for its values."""
 
 import sys
 import warnings

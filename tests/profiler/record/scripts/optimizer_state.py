@@ -1,5 +1,5 @@
-"""Gathers the optimizer's whole state with FSDP1, of which a rank has state of some parameters only,
-and prints of how many parameters and elements it is."""
+"""Gathers the optimizer's whole state with FSDP1, where a rank has the state of some parameters
+only, and prints how many parameters and elements it has."""
 
 import torch
 import torch.distributed as dist

@@ -1,9 +1,9 @@
-"""Trains the stages that this rank has of a pipeline, by PyTorch's own schedules. No two stages
-give tensors of the same shape, so that one stage alone cannot know what it is sent.
+"""Trains this rank's stages of a pipeline by PyTorch's own schedules. No two stages give tensors of
+the same shape, so a stage by itself cannot know what it is sent.
 
     pipeline.py SCHEDULE [STAGES_OF_A_RANK]
 
-A line for each stage says which shapes it was given.
+A line for each stage says which shapes it got.
 """
 
 import os

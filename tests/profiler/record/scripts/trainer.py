@@ -1,5 +1,5 @@
-"""Trains a Llama with Hugging Face's Trainer, as its documentation does; what it runs on is up to
-torchrun or accelerate. Nothing is fetched."""
+"""Trains a Llama with Hugging Face's Trainer, as its documentation does; torchrun or accelerate
+decide what it runs on. Nothing is downloaded."""
 
 import argparse
 import tempfile

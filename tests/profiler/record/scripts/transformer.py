@@ -1,4 +1,4 @@
-"""A small transformer that is trained in the way that the flags say: the program of a user, who has
+"""A small transformer that is trained in the way that the flags say: the program of a user who has
 never heard of Shardlens."""
 
 import argparse
@@ -60,7 +60,7 @@ class Transformer(nn.Module):
 
 
 def parallelize(model):
-    """Gives each of two neighbours half of every MLP, sharded with those that have it, too."""
+    """Gives each of two neighbours half of every MLP, sharded over the ranks with the same half."""
     sizes = (dist.get_world_size() // 2, 2)
     mesh = init_device_mesh("cuda", sizes, mesh_dim_names=("shard", "tensor"))
     for block in model.blocks:

@@ -1,4 +1,4 @@
-"""Lets Triton choose between kernels: which one does it take, and how many does it compile?"""
+"""Lets Triton choose between kernels, and prints its choice and how many it compiles."""
 
 import torch
 import triton

@@ -1,5 +1,5 @@
-"""Trains a small model on one GPU. comparison_cases.py edits this text as a user would, and compares
-what the versions hold."""
+"""Trains a small model on one GPU. comparison_cases.py edits this text as a user would, and
+compares what the versions hold."""
 
 import torch
 from torch import nn

@@ -1,5 +1,5 @@
 """Runs what cuDNN does in PyTorch, a function each: `with_cudnn.py FUNCTION`. Those that print
-bytes print what a call took beside what it returned: its workspace."""
+bytes print what a call took beyond what it returned: its workspace."""
 
 import sys
 import time
@@ -11,7 +11,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 
 def most_beside(call):
-    """The peak of a call beside what was there before and what it has left."""
+    """Returns a call's peak minus what was allocated before and what it leaves."""
     torch.cuda.reset_peak_memory_stats()
     result = call()
     beside = torch.cuda.max_memory_allocated() - torch.cuda.memory_allocated()
@@ -25,7 +25,7 @@ def image(*shape, dtype=torch.half):
 
 
 def depthwise():
-    """Computes the weight's gradient alone."""
+    """Computes only the weight's gradient."""
     layer = nn.Conv2d(64, 64, 3, padding=1, groups=64, bias=False).cuda().half()
     layer = layer.to(memory_format=torch.channels_last)
     result = layer(image(32, 64, 56, 56).detach())
@@ -79,7 +79,7 @@ def products():
 
 
 def every_kind():
-    """Runs what asks cuDNN for more than its graphs tell."""
+    """Runs code that asks cuDNN for more than its graphs say."""
     x = image(4, 8, 16, 16, dtype=torch.float)
     nn.BatchNorm2d(8).cuda()(x).sum().backward()
     nn.InstanceNorm2d(8, affine=True).cuda()(x).sum().backward()
@@ -110,4 +110,4 @@ def benchmark():
 
 if __name__ == "__main__":
     globals()[sys.argv[1]]()
-    time.sleep(0.5)  # autograd's thread, if it lets go of Python when that ends, aborts the process
+    time.sleep(0.5)  # autograd's thread would abort the process if it released Python at its end

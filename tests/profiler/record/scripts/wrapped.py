@@ -1,5 +1,5 @@
-"""Trains parameters, gradients and optimizer states of classes that are not plain tensors, as torchao's
-quantised ones, sparse and nested ones are, by an optimizer that keeps them."""
+"""Trains parameters, gradients and optimizer states that are not plain tensors, such as torchao's
+quantised ones, sparse and nested ones, by an optimizer that keeps them."""
 
 import sys
 
@@ -29,7 +29,7 @@ class Wrapper(torch.Tensor):
 
 
 class Flattened(Wrapper):
-    """Names its parts as torch.compile asks of subclasses; torchao's do so."""
+    """Names its parts as torch.compile requires of subclasses; torchao's do so."""
 
     def __tensor_flatten__(self):
         return ["first", "second"], None
@@ -115,7 +115,7 @@ def meta():
 
 
 def batched():
-    """Keeps the tensor of a transform of torch.func's as a state; it has no storage."""
+    """Keeps the tensor of a torch.func transform as a state; it has no storage."""
     parameter = nn.Parameter(ones())
     parameter.grad = torch.zeros_like(parameter)
 
@@ -131,11 +131,11 @@ def batched():
 
 
 def hostile():
-    """A class whose every attribute raises what it likes."""
+    """A class whose every attribute raises an arbitrary error."""
     class Hostile(torch.Tensor):
         @classmethod
         def __torch_function__(cls, function, types, args=(), kwargs=None):
-            raise ValueError("nobody may ask")
+            raise ValueError("no attribute may be read")
 
     train(lambda: ones().as_subclass(Hostile))
 
@@ -151,7 +151,7 @@ def sparse_gradients():
 
 
 def no_dictionary():
-    """States that are no dictionaries, as hand-written optimizers keep them."""
+    """Keeps states that are not dictionaries, as hand-written optimizers do."""
     class Plain(torch.optim.SGD):
         def step(self, closure=None):
             for group in self.param_groups:
