@@ -1,6 +1,6 @@
-// The rules of the tree, as a test: who may include whom, how long functions, lines and files are,
-// and what no file may contain. Each rule is a function from a file to its faults, and is also
-// tried on text that breaks it.
+// The rules of the tree, as a test: which room may include which, how long functions, lines and
+// files are, and what no file may contain. Each rule is a function from a file to its faults, and
+// is also tried on text that breaks it.
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
@@ -59,11 +59,11 @@ const Names kNouns = {"base/check.h",
                       "profiler/recording/judgement.h",
                       "profiler/recording/profile.h"};
 
-/// The room of the programs, which are made of all others.
+/// The room of the programs, which use all other rooms.
 constexpr std::string_view kPrograms = "commands";
 
-/// A room, and the rooms whose headers it may include beside its own. A row names only rooms above
-/// it, so no way leads back.
+/// A room, and the rooms whose headers it may include besides its own. A row only names rooms above
+/// it, so there are no cycles.
 struct Room {
   std::string_view name;
   std::vector<std::string_view> below;
@@ -78,8 +78,8 @@ const std::vector<Room> kRooms = {
     {"viewer", {"base", "profiler", "planner"}},
 };
 
-/// The folders of a room in the order in which they stand on each other: a folder includes headers
-/// of its own and of those on floors before it. An empty name stands for the room's own files.
+/// The folders of a room as floors, lowest first: a folder includes its own headers and those on
+/// lower floors. An empty name stands for the room's own files.
 struct Floors {
   std::string_view room;
   std::vector<std::vector<std::string_view>> floors;
@@ -103,8 +103,8 @@ const std::vector<Floors> kFloors = {
 struct RestrictedLibrary {
   std::string name;
   std::vector<std::string> headers;
-  std::vector<std::string> allowed;  // paths, beside tests/
-  std::vector<std::string> except;   // of the allowed
+  std::vector<std::string> allowed;  // paths, besides tests/
+  std::vector<std::string> except;   // among the allowed
 };
 
 const std::vector<RestrictedLibrary> kRestricted = {
@@ -144,13 +144,13 @@ Faults library_faults(const SourceFile& file, const std::string& header) {
   return {};
 }
 
-/// The folder of a room in which a file stands; empty for the room's own files.
+/// The folder of a room that contains a file; empty for the room's own files.
 std::string folder_of(std::string_view path) {
   const std::string_view inside = path.substr(path.find('/') + 1);
   return inside.find('/') == std::string_view::npos ? "" : module_of(inside);
 }
 
-/// The floor of a folder; -1 if the table does not have it.
+/// The floor of a folder; -1 if the table lacks it.
 int floor_of(const Floors& room, const std::string& folder) {
   const auto has_folder = [&](const auto& floor) {
     return std::ranges::find(floor, folder) != floor.end();
@@ -179,7 +179,7 @@ bool may_include(const std::string& path, const std::string& header) {
   return row != kRooms.end() && std::ranges::find(row->below, other) != row->below.end();
 }
 
-/// The word after '#', and what follows it; empty for lines that are no directive.
+/// The word after '#', and the text after it; empty for lines that are not directives.
 std::pair<std::string, std::string> directive_of(const std::string& line) {
   std::istringstream stream(line);
   char hash = 0;
@@ -259,7 +259,7 @@ Faults size_faults(const SourceFile& file) {
   return faults;
 }
 
-/// Finds folders that nobody reads in one look. Subfolders count for themselves.
+/// Finds folders with too many entries to read at a glance. Subfolders count for themselves.
 Faults folder_faults(const std::vector<SourceFile>& files) {
   std::map<std::string, int, std::less<>> counts;
   for (const SourceFile& file : files) {
@@ -275,7 +275,7 @@ Faults folder_faults(const std::vector<SourceFile>& files) {
 }
 
 /// The words of a text that is written with '~' inside words, so that this file does not contain
-/// what it forbids.
+/// the phrases that it forbids.
 std::vector<std::string> unmasked(std::string text) {
   std::erase(text, '~');
   std::istringstream words(text);
@@ -303,7 +303,7 @@ bool is_forbidden(const std::string& line) {
 }
 
 /// Files that choose by the preprocessor, each with its reason. Elsewhere a missing part is a
-/// sibling file.
+/// separate file.
 const std::map<std::string, std::string, std::less<>> kConditional = {
     {"runtime/comm/board/futex_word.cpp", "the processor's pause instruction has no portable name"},
 };
@@ -406,7 +406,7 @@ TEST_CASE("an include edge outside the table is a fault") {
   CHECK_FALSE(allows("unknown/a.cpp", "#include \"base/units.h\""));
 }
 
-TEST_CASE("within a room an include leads to a lower floor") {
+TEST_CASE("within a room an include goes to a lower floor") {
   CHECK(allows("planner/schedule/schedule.cpp", "#include \"planner/config/strategy.h\""));
   CHECK(allows("planner/planner.cpp", "#include \"planner/schedule/schedule.h\""));
   CHECK_FALSE(allows("planner/schedule/schedule.cpp", "#include \"planner/planner.h\""));
@@ -431,7 +431,7 @@ TEST_CASE("programs may include all rooms, and no room includes programs") {
   CHECK_FALSE(allows("planner/planner.cpp", "#include \"commands/shell_completion.h\""));
 }
 
-TEST_CASE("the table of rooms leads one way, and allows no more than is used") {
+TEST_CASE("the table of rooms has no cycles, and allows no more than is used") {
   std::set<std::pair<std::string, std::string>> used;
   for (const SourceFile& file : repository()) {
     if (!is_cpp(file.path)) continue;
@@ -470,7 +470,7 @@ TEST_CASE("libraries are included only where the table allows") {
   CHECK_FALSE(allows("runtime/train/progress.cpp", "#include <imgui.h>"));
 }
 
-TEST_CASE("nouns include the standard library and nouns") {
+TEST_CASE("headers of nouns only include the standard library and each other") {
   CHECK(allows("planner/schedule/schedule.h", "#include <string_view>"));
   CHECK(allows("planner/schedule/schedule.h", "#include \"models/spec.h\""));
   CHECK_FALSE(allows("planner/schedule/schedule.h", "#include <nlohmann/json.hpp>"));

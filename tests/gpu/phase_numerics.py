@@ -15,7 +15,7 @@ PIXELS = 28 * 28
 COMPUTES_NOTHING = "computes nothing, so it has no losses"
 GPU_TESTS = {
     "losses of one rank": "a GPU's losses are the CPU's",
-    "sharding over streams": "sharding over streams gives what one stream gives",
+    "sharding over streams": "sharding over several streams gives the same as one stream",
 }
 # Relative differences. fp32 is without TF32; bf16 rounds products at 2^-9, and 20 steps add up.
 CLOSE = {"fp32": 1e-4, "bf16": 2e-2}

@@ -106,7 +106,6 @@ TEST_CASE("a file cut off anywhere gives its first events") {
     most = std::max(most, read.events.size());
   }
   CHECK(most == profile.events.size());
-  fmt::print("cut off at each of {} bytes\n", size);
 }
 
 TEST_CASE("flipped bits never crash a reader, and never pass unseen") {

@@ -4,7 +4,6 @@
 #include <bit>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
-#include <iostream>
 #include <map>
 #include <numeric>
 #include <tuple>
@@ -373,7 +372,7 @@ TEST_CASE("the report of a synthetic training run adds up") {
   CHECK(report.unmatched == 0);
 }
 
-TEST_CASE("ten million events are taken in two seconds", "[long]") {
+TEST_CASE("ten million events are analysed within 20 s", "[long]") {
   // One step's events, as the model allocator orders them, repeated: the step frees all that it
   // allocates.
   std::vector<Event> step;
@@ -398,8 +397,6 @@ TEST_CASE("ten million events are taken in two seconds", "[long]") {
   }
   const RankReport report = analysis.finish({}, {""}, {});
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  std::cout << kEvents << " events in " << seconds.count() << " s, " << live.size()
-            << " alive at the peak\n";
   CHECK(report.blocks_at_end.unplaced == 0);
   CHECK(report.peak_bytes() > 0);
   CHECK(seconds.count() < 20);

@@ -1,4 +1,4 @@
-"""Runs the programs that are measured and compared: ours, and scripts of this folder.
+"""Runs the programs that are measured and compared: ours, and scripts in this folder.
 
 Standard library only, so that a comparison with recorded figures needs no PyTorch.
 """
@@ -18,7 +18,7 @@ DEPS = pathlib.Path(os.environ.get("SHARDLENS_DEPS", ROOT / ".deps"))
 
 
 class Failure(SystemExit):
-    """A command that failed. Ends this program, with all that was printed, unless it is caught."""
+    """A failed command. Ends this program with all that the command printed, unless caught."""
 
     def __init__(self, command, done):
         me = pathlib.Path(sys.argv[0]).name
@@ -37,7 +37,7 @@ def run(command, environment=None):
 
 
 def train(arguments, environment=None):
-    """result.json of one training run of ours, in a folder of its own."""
+    """Returns result.json of one training run of ours, in its own folder."""
     if not os.access(PROGRAM, os.X_OK):
         sys.exit(f"{pathlib.Path(sys.argv[0]).name}: {PROGRAM} is not built; run make build")
     with tempfile.TemporaryDirectory() as storage:
@@ -46,13 +46,13 @@ def train(arguments, environment=None):
 
 
 def _children_s():
-    """The processor's time of the processes that this one has waited for, in seconds."""
+    """Returns the processor time of the processes that this one has waited for, in seconds."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
 
 def _goes_on(process, slice_s):
-    """Lets a stopped process go on for a slice. False: it has ended, and has not failed."""
+    """Lets a stopped process go on for a slice. Returns False if it ended without failing."""
     os.killpg(process.pid, signal.SIGCONT)
     try:
         process.wait(timeout=slice_s)
@@ -66,9 +66,9 @@ def _goes_on(process, slice_s):
 
 
 def run_in_turns(processes, slice_s):
-    """Lets processes go on one at a time, in turns, until all have ended: whatever else the machine
-    does then meets all of them. Each leads a session of its own, and has a pipe for its errors.
-    Returns the processor's time of each, in seconds. One that fails ends this program."""
+    """Lets processes go on one at a time, in turns, until all have ended, so that other work on the
+    machine affects all of them. Each leads its own session, and has a pipe for its errors. Returns
+    the processor time of each, in seconds. If one fails, this program ends."""
     seconds = {}
     try:
         for process in processes:

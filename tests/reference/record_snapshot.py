@@ -2,8 +2,8 @@
 
     .setup/peers && .deps/peers/bin/python tests/reference/record_snapshot.py [small] [fsdp2]
 
-writes tests/fixtures/memory_viz: snapshots, and in expected.json what PyTorch's own counters said of
-each. Without arguments all are made, each kind in a process of its own:
+writes tests/fixtures/memory_viz: snapshots, and in expected.json what PyTorch's own counters said
+about each. Without arguments all are made, each kind in its own process:
 
   small  whole.pickle has the history from the first allocation on, a stream beside the main one and
          memory that is held back for it, freed segments and a request that fails; late.pickle begins
@@ -33,7 +33,7 @@ PACKAGES = pathlib.Path(torch.__file__).parent.parent
 
 
 def use_memory():
-    """Two training steps of a small model, a second stream, a failure and a return of memory."""
+    """Makes two training steps of a small model, uses a second stream, fails, and frees memory."""
     model = torch.nn.Sequential(torch.nn.Linear(512, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 8))
     model = model.to("cuda")
     optimizer = torch.optim.Adam(model.parameters(), fused=True)
@@ -75,10 +75,10 @@ def start_history():
 
 
 def record(name, protocol):
-    """Writes the snapshot and what the counters say of it."""
+    """Writes the snapshot and what the counters say about that moment."""
     snapshot = shortened(torch.cuda.memory._snapshot())
     pickled = pickle.dumps(snapshot, protocol)
-    # The same bytes whenever it is packed.
+    # Packing always gives the same bytes.
     packed = gzip.compress(pickled, mtime=0) if name.endswith(".gz") else pickled
     (FOLDER / name).write_bytes(packed)
     counted = {
@@ -126,7 +126,7 @@ def main():
         for name in names:
             programs.run([sys.executable, sys.argv[0], name], environment)
     elif os.environ.get("LD_PRELOAD") != environment["LD_PRELOAD"]:
-        # The libraries count only where they are there before PyTorch is loaded.
+        # The libraries only count if they exist before PyTorch is loaded.
         os.execve(sys.executable, [sys.executable, *sys.argv], environment)
     else:
         RECORDINGS[names[0]]()

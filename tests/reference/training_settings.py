@@ -1,4 +1,4 @@
-"""The settings under which fsdp2_losses.py trains: what each adds to plain FSDP2, in PyTorch."""
+"""Defines the settings of fsdp2_losses.py: what each adds to plain FSDP2, in PyTorch."""
 
 import contextlib
 import dataclasses
@@ -17,11 +17,11 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """Values are those of our flags of the same names."""
+    """Its values are those of our flags of the same names."""
 
     strategy: str = "fsdp"
     world_size: int = 2
-    replicas: int = 1  # of hsdp
+    replicas: int = 1  # for hsdp
     param_dtype: str = "fp32"
     reduce_dtype: str = "fp32"
     reshard_after_forward: bool | int = True
@@ -29,7 +29,7 @@ class Setting:
     optimizer: str = "adam"
     lr: float | None = None  # None: the script's
     weight_decay: float = 0.0
-    momentum: float = 0.0  # of sgd
+    momentum: float = 0.0  # for sgd
     clip_norm: float | None = None
     accumulate: int = 1  # microbatches a step
     sync: str = "every"  # every microbatch's gradients are reduced, or those of the last one
@@ -50,7 +50,7 @@ SETTINGS = {
     "adamw": Setting(optimizer="adamw", weight_decay=0.1),
     "sgd": Setting(optimizer="sgd", lr=1e-2, momentum=0.9),
     "clip": Setting(clip_norm=1.0),
-    # Adam nearly hides a factor that all of its gradients have in common.
+    # Adam nearly hides a factor that all of its gradients share.
     "clip-sgd": Setting(optimizer="sgd", lr=1e-2, momentum=0.9, clip_norm=0.5),
     "accumulate-every": Setting(accumulate=2),
     "accumulate-last": Setting(accumulate=2, sync="last"),
@@ -92,12 +92,12 @@ def make_optimizer(setting, model, default_lr):
 
 
 def make_scaler(setting):
-    """PyTorch's defaults; the ranks agree on what overflowed."""
+    """Scales with PyTorch's defaults; the ranks agree on overflows."""
     return ShardedGradScaler("cpu", enabled=setting.param_dtype == "fp16")
 
 
 def clip(setting, model):
-    """The norm of all gradients, before they are clipped."""
+    """Returns the norm of all gradients, before they are clipped."""
     limit = float("inf") if setting.clip_norm is None else setting.clip_norm
     norm = nn.utils.clip_grad_norm_(model.parameters(), limit)
     return (norm.full_tensor() if isinstance(norm, DTensor) else norm).item()

@@ -1,4 +1,4 @@
-"""The tutorial's model, data and sample order in plain PyTorch: what Shardlens is compared with.
+"""The tutorial's model, data and sample order in plain PyTorch, for comparison with Shardlens.
 
 Used by fsdp2_losses.py (recorded losses) and by ../bench/peer.py (step time).
 """
@@ -21,7 +21,7 @@ DATA_FOLDER = "/usr/share/datasets/fashion-mnist"
 
 
 def make_model(seed):
-    """The ViT with 1,006,090 parameters; conv_proj is replaced, since images have 1 channel."""
+    """Makes the ViT of 1,006,090 parameters, with another conv_proj, as images have 1 channel."""
     torch.manual_seed(seed)
     model = VisionTransformer(
         image_size=28,
@@ -45,7 +45,7 @@ def make_mesh(world_size, replicas=1):
 
 
 def shard(model, mesh, **options):
-    """FSDP2: one group a block and one for the rest, gathered again in backward."""
+    """Applies FSDP2: one group a block and one for the rest, gathered again in backward."""
     options = {"mesh": mesh, "reshard_after_forward": True} | options
     for block in model.encoder.layers.children():
         fully_shard(block, **options)
@@ -65,7 +65,7 @@ def _read_idx(folder, name, header_bytes):
 
 
 def load_training_data(folder=DATA_FOLDER):
-    """Images [60000, 1, 28, 28] uint8 and labels [60000] int64."""
+    """Returns images [60000, 1, 28, 28] uint8 and labels [60000] int64."""
     images = _read_idx(folder, "train-images-idx3-ubyte", 16).reshape(-1, 1, 28, 28)
     return images, _read_idx(folder, "train-labels-idx1-ubyte", 8).long()
 
@@ -75,7 +75,7 @@ def normalize(images):
 
 
 def sample_order(count, seed, epoch, rank, world_size):
-    """The samples of one rank in one epoch; `count` is a multiple of the world size."""
+    """Returns one rank's samples in an epoch; `count` is a multiple of the world size."""
     generator = torch.Generator()
     generator.manual_seed(seed + epoch)
     return torch.randperm(count, generator=generator)[rank::world_size]

@@ -1,6 +1,6 @@
 // Random requests to an allocator as training makes them, and worse: many small blocks, sizes that
-// come back, sizes at the edges of the allocator's arithmetic, phases of growth into a full device
-// and of release. The same seed gives the same operations where the same requests fail.
+// recur, sizes at the boundaries of the allocator's arithmetic, phases of growth into a full device
+// and of release. The same seed gives the same operations if the same requests fail.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ enum class StormKind : uint8_t {
 struct StormOperation {
   StormKind kind = StormKind::allocate;
   uint32_t stream = 0;
-  size_t slot = 0;    // names what was allocated until it is freed; also what was taken outside
+  size_t slot = 0;    // names an allocation until it is freed; also memory taken outside
   int64_t bytes = 0;  // to allocate or to take outside
   double fraction = 1;
 };
@@ -56,7 +56,8 @@ class AllocatorStorm {
     return grows || live_.empty() ? allocate() : free();
   }
 
-  /// What the last allocation or taking outside did not get is not freed; room is made instead.
+  /// If the last allocation, in the allocator or outside, failed, it is not freed; room is made
+  /// instead.
   void failed(const StormOperation& operation) {
     if (operation.kind == StormKind::take_outside) outside_.pop_back();
     if (operation.kind != StormKind::allocate) return;
@@ -69,7 +70,7 @@ class AllocatorStorm {
   uint64_t random_below(uint64_t bound) { return engine_() % bound; }
   bool one_in(uint64_t count) { return random_below(count) == 0; }
 
-  /// Every magnitude is as likely as the others.
+  /// All magnitudes are equally likely.
   int64_t magnitude(uint64_t bound) {
     const auto bits = static_cast<uint64_t>(std::bit_width(bound - 1));
     return static_cast<int64_t>(1 + random_below(bound >> random_below(bits)));
@@ -106,7 +107,7 @@ class AllocatorStorm {
   }
 
   StormOperation free() {
-    // What came last goes first more often, as activations do.
+    // The most recent allocation is freed first more often, as with activations.
     const size_t reach = one_in(2) ? std::min<size_t>(live_.size(), 8) : live_.size();
     std::swap(live_[live_.size() - 1 - random_below(reach)], live_.back());
     const size_t slot = live_.back();

@@ -1,4 +1,4 @@
-// LibTorch's own count of CPU memory, as it tells the profiler that a thread has set.
+// LibTorch's own count of CPU memory, as it reports it to the profiler that a thread has set.
 #pragma once
 
 #include <c10/core/Allocator.h>

@@ -1,5 +1,5 @@
-// The cases that `--engine pytorch-fsdp2` is held against, from a fixture or a stream of rows as
-// tests/reference/engine_null.py writes them, and what the engine says of each.
+// The cases that `--engine pytorch-fsdp2` is compared with, from a fixture or a stream of rows as
+// tests/reference/engine_null.py writes them, and what the engine says about each.
 #pragma once
 
 #include <cstdint>
@@ -53,8 +53,8 @@ inline planner::Config config_of(const nlohmann::json& row, const std::string& g
   return config;
 }
 
-/// The third step's events in the words of engine_null.py: bytes taken, or less than 0 the block
-/// that was given back.
+/// The third step's events as engine_null.py writes them: bytes taken, or, below 0, the block that
+/// was freed.
 inline std::vector<int64_t> third_step(const planner::Timeline& timeline) {
   std::map<uint64_t, int64_t> blocks;
   std::vector<int64_t> asked;
@@ -91,7 +91,7 @@ inline EngineCase engine_case(const nlohmann::json& row, const std::string& gpu)
   return made;
 }
 
-/// Of the steps from the third on; none where the GPU is too small.
+/// The peak from the third step on; empty if the GPU is too small.
 inline std::optional<planner::SimulatedPeak> predicted_peak(const EngineCase& engine_case) {
   const models::ModelSpec spec = models::find_spec(engine_case.config.model);
   planner::PytorchSimulation simulation(spec, engine_case.config, engine_case.options);
@@ -103,7 +103,7 @@ inline std::optional<planner::SimulatedPeak> predicted_peak(const EngineCase& en
   return simulation.step_peak();
 }
 
-/// The allocator is asked for these in the third step.
+/// The third step's requests to the allocator.
 inline std::vector<int64_t> predicted_events(const EngineCase& engine_case) {
   const models::ModelSpec spec = models::find_spec(engine_case.config.model);
   planner::PytorchSimulation simulation(spec, engine_case.config, engine_case.options);

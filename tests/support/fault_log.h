@@ -1,4 +1,4 @@
-// Reads what tests/support/programs/fault_at.cpp writes of a program's operations on files.
+// Reads what tests/support/programs/fault_at.cpp writes about a program's operations on files.
 #pragma once
 
 #include <fstream>
@@ -11,8 +11,8 @@ namespace shardlens::tests {
 struct FileOperation {
   int rank = -1;     // -1: the program's first process
   std::string name;  // "write", "rename", ...
-  std::string path;  // below the folder; of a rename: the new one
-  int count = 1;     // how many of this rank, name and path there were, with this one
+  std::string path;  // below the folder; for a rename: the new one
+  int count = 1;     // the number of this operation among those of its rank, name and path
 
   bool writes() const { return name == "write" || name == "append"; }
   std::string text() const {
@@ -40,8 +40,8 @@ inline std::vector<FileOperation> read_fault_log(const std::string& log, const s
   return operations;
 }
 
-/// A command line under the eyes of fault_at: operations below `folder` are logged, and one is
-/// struck where `fault` (FileOperation::fault) says so.
+/// A command line watched by fault_at: operations below `folder` are logged, and the one that
+/// `fault` (FileOperation::fault) names is struck.
 inline std::vector<std::string> watched(const std::vector<std::string>& command,
                                         const std::string& folder, const std::string& log,
                                         const std::string& fault = "",

@@ -1,5 +1,6 @@
-// A port of this machine that nobody listens on, for programs that must be told one. Outside the
-// range that the kernel takes for outgoing connections, so that it is likely to stay free.
+// A port of this machine on which no process listens, for programs that need to be given one. It is
+// outside the range that the kernel uses for outgoing connections, so that it is likely to stay
+// free.
 #pragma once
 
 #include <netinet/in.h>

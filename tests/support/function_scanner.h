@@ -14,7 +14,7 @@
 
 namespace shardlens::tests {
 
-/// The text with comments, literals and preprocessor lines blanked out; lines stay where they are.
+/// The text with comments, literals and preprocessor lines blanked out; line numbers stay.
 class Blanker {
  public:
   explicit Blanker(const std::string& text) : text_(text), result_(text) {}
@@ -81,13 +81,13 @@ struct Function {
 struct Declaration {
   std::string enclosing;  // the named namespaces around it, as in "shardlens::runtime"
   std::string name;
-  bool is_local = false;  // no other file sees it: it is static, or its namespace has no name
+  bool is_local = false;  // no other file sees it: it is static or in an unnamed namespace
   int line = 0;           // from 1
 };
 
-/// Returns the name that the head of a declaration in a namespace gives: "twice" for
-/// "template <class T> T twice(T)". Empty for what may be repeated (an alias), is an operator, or
-/// belongs to a class (A::A).
+/// Returns the name that the head of a declaration in a namespace gives: "twice" for "template
+/// <class T> T twice(T)". Empty for declarations that may be repeated (an alias), operators and
+/// class members (A::A).
 inline std::string declared_name(std::string head) {
   static const std::regex unread(
       R"(<[^<>]*>|\[\[[^\]]*\]\]|\b(alignas|__attribute__)\b[^)]*\)+|^ *template )");
@@ -146,7 +146,7 @@ class FileScanner {
     if (c == ';' || labels.contains(head_)) head_.clear();
   }
 
-  /// Keeps the name that the head declares, if it is in namespaces alone.
+  /// Keeps the name that the head declares, if only namespaces enclose it.
   void keep_name() {
     Declaration made;
     made.name = declared_name(head_);
@@ -165,7 +165,7 @@ class FileScanner {
 
   /// Of a namespace, a class or the like.
   static bool is_scope_head(std::string head) {
-    if (head.starts_with("template")) {  // up to the first '>': clang-format closes nested ones so
+    if (head.starts_with("template")) {  // to the first '>': clang-format splits nested ones
       head = head.substr(std::min(head.size(), head.find('>') + 1));
     }
     std::istringstream stream(head);
@@ -177,7 +177,7 @@ class FileScanner {
     return words.contains(word);
   }
 
-  /// A body follows a head with parameters; a value follows "=", "(" or ",", or its name directly.
+  /// A body follows a head with parameters; a value follows "=", "(" or ",", or directly its name.
   static bool is_function_head(const std::string& head, char before_brace) {
     const size_t last = head.find_last_not_of(' ');
     return last != std::string::npos && head.find('(') != std::string::npos &&
@@ -206,7 +206,7 @@ class FileScanner {
     if (brace.kind == Kind::function) {
       functions_.push_back({brace.head, brace.head_line, line_ - brace.head_line + 1});
     } else if (brace.kind == Kind::other && in_scope()) {
-      head_ = brace.head + "{}";  // an initialised member: the head goes on
+      head_ = brace.head + "{}";  // an initialised member: the head continues
       head_line_ = brace.head_line;
     }
   }

@@ -9,7 +9,7 @@
 
 namespace shardlens::tests {
 
-/// Header and data of one file; 0x803 are images, 0x801 labels.
+/// Header and data of one file; 0x803 means images, 0x801 labels.
 inline std::string idx_bytes(uint32_t magic, const std::vector<uint32_t>& dims,
                              const std::string& data) {
   std::string bytes;

@@ -25,7 +25,7 @@ struct Picture {
   }
 };
 
-/// `path` ends in .png or .jpg; makes the folders above it.
+/// `path` ends in .png or .jpg; the folders above it are made.
 inline void write_picture(const std::string& path, const Picture& picture) {
   std::filesystem::create_directories(std::filesystem::path(path).parent_path());
   const int written =

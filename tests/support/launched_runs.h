@@ -1,5 +1,5 @@
-// Runs of the tiny bench that somebody strikes or another launcher starts, and what they are
-// compared with.
+// Runs of the tiny bench that a test strikes or another launcher starts, and runs to compare them
+// with.
 #pragma once
 
 #include <catch2/catch_test_macros.hpp>
@@ -31,7 +31,7 @@ inline std::string weights(const TrainBench& bench, const std::string& run) {
   return read_file(bench.file("runs/" + run + "/model/model.safetensors"));
 }
 
-/// What an undisturbed run of our own launcher's comes to.
+/// The result of an undisturbed run by our own launcher.
 inline std::string undisturbed(const TrainBench& bench, const Words& flags,
                                const std::string& workers) {
   const ProcessEnd ended = bench.train(
@@ -50,7 +50,7 @@ inline Words told_by_attempt(const TrainBench& bench) {
   return events;
 }
 
-/// Runs out of memory on a null device, of which it says so much, and is recorded.
+/// A run that exceeds a null device's memory, says so, and is recorded.
 inline Words too_much(const TrainBench& bench) {
   return Words{SHARDLENS_TRAIN, "--device", "null:h200"} +
          Words{"--data", "synthetic", "--storage", bench.file("runs"), "--name", "r"} +

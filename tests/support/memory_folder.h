@@ -1,5 +1,5 @@
-// A temporary folder in memory, where the machine has such: tests that sync a file some thousand
-// times do not wait for a disk.
+// A temporary folder in memory, if the machine has one: tests that sync a file some thousand times
+// do not wait for a disk.
 #pragma once
 
 #include <unistd.h>
@@ -12,7 +12,7 @@
 
 namespace shardlens::tests {
 
-/// While it lives, temporary folders are made in memory.
+/// Temporary folders are made in memory during this object's lifetime.
 class TemporariesInMemory {
  public:
   TemporariesInMemory() {

@@ -1,6 +1,5 @@
-// A caching allocator of its own, as plain as can be, that leaves events as LibTorch's would: every
-// question is answered by walking through all blocks. Sizes are written out, not taken from the
-// code under test.
+// A simple caching allocator that leaves events as LibTorch's would: every question is answered by
+// walking through all blocks. Sizes are written out, not taken from the code under test.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +20,7 @@ class ModelAllocator {
   ModelAllocator(bool expandable, EventSink take)
       : expandable_(expandable), take_(std::move(take)) {}
 
-  /// Fills in where and how much; the other fields of `event` stay. Returns the address.
+  /// Fills in the address and size; the other fields of `event` stay. Returns the address.
   uint64_t alloc(profiler::Event event) {
     const int64_t rounded = event.value < 512 ? 512 : (event.value + 511) / 512 * 512;
     const bool small = rounded <= 1 << 20;
@@ -56,7 +55,8 @@ class ModelAllocator {
     }
   }
 
-  /// Gives back what is free: whole segments, of expandable ones the whole pages at the end.
+  /// Returns free memory to the driver: whole segments, and the whole pages at the end of
+  /// expandable ones.
   void empty_cache() {
     for (auto it = segments_.begin(); it != segments_.end();) {
       Segment& segment = it->second;
@@ -138,7 +138,7 @@ class ModelAllocator {
     if (expandable_) return expand(bytes, small, stream);
     int64_t size = small ? 2 << 20 : 20 << 20;
     if (bytes >= 10 << 20) size = (bytes + (2 << 20) - 1) / (2 << 20) * (2 << 20);
-    // One right after the other: neighbours in address are not neighbours in a segment.
+    // Placed one after another: neighbours in address are not neighbours in a segment.
     segments_[next_] = {stream, small, {{next_, Block{.bytes = size}}}};
     emit_segment(profiler::EventKind::alloc, next_, size, stream);
     next_ += static_cast<uint64_t>(size);

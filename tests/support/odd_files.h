@@ -1,4 +1,4 @@
-// What may lie under a file's name and is none.
+// Things that may be found under a file's name and are not files.
 #pragma once
 
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-// Runs a program of ours as a user would: flags in, exit code and both outputs back.
+// Runs one of our programs as a user would: takes flags, returns exit code and both outputs.
 #pragma once
 
 #include <fcntl.h>
@@ -56,7 +56,7 @@ class Process {
             .seconds = seconds.count()};
   }
 
-  /// Its children, oldest first: the ranks of a launcher.
+  /// Its children, oldest first: a launcher's ranks.
   std::vector<pid_t> children() const {
     std::ifstream file("/proc/" + std::to_string(pid_) + "/task/" + std::to_string(pid_) +
                        "/children");
@@ -88,7 +88,7 @@ class Process {
 
 inline ProcessEnd run(const std::vector<std::string>& command) { return Process(command).wait(); }
 
-/// A process that has ended but was not waited for does not run.
+/// A process that has ended but was not waited for does not count as running.
 inline bool is_running(pid_t pid) {
   std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
   std::string id, name, state;

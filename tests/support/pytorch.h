@@ -1,4 +1,4 @@
-// Python that has PyTorch; tests/support/pytorch says which.
+// A Python that has PyTorch; tests/support/pytorch says which.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace shardlens::tests {
 
-inline constexpr int kNoPyTorch = 77;  // its exit code where there is none
+inline constexpr int kNoPyTorch = 77;  // its exit code if there is none
 inline constexpr const char* kWithoutPyTorch =
     "there is no PyTorch for Python; .setup/python makes it";
 

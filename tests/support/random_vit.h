@@ -12,12 +12,12 @@
 
 namespace shardlens::tests {
 
-/// Both ends included.
+/// Both bounds are included.
 inline int64_t random_between(std::mt19937_64& engine, int64_t low, int64_t high) {
   return std::uniform_int_distribution<int64_t>(low, high)(engine);
 }
 
-/// Sizes that need padding, that do not, and now and then a head larger than a block.
+/// Sizes that need padding, that do not, and sometimes a head larger than a block.
 inline models::ModelSpec random_vit(std::mt19937_64& engine) {
   models::VitSizes sizes;
   sizes.patch_px = random_between(engine, 1, 9);
@@ -49,7 +49,7 @@ inline planner::Strategy random_strategy(std::mt19937_64& engine) {
   return strategy;
 }
 
-/// Every knob of a strategy, each at its plain value half of the time.
+/// Every option of a strategy, each at its default half of the time.
 inline planner::Strategy random_rich_strategy(std::mt19937_64& engine) {
   using namespace planner;
   constexpr DType kDTypes[] = {DType::fp32, DType::bf16, DType::fp16};

@@ -1,4 +1,4 @@
-// Reads the repository's own files, which tidy_test.cpp has rules for.
+// Reads the repository's own files, for which tidy_test.cpp has rules.
 #pragma once
 
 #include <algorithm>
@@ -46,7 +46,7 @@ inline std::vector<SourceFile> read_repository() {
   return files;
 }
 
-/// All files of the repository that people write, without what is built, fetched or recorded.
+/// All files of the repository that people write, without built, fetched or recorded ones.
 inline const std::vector<SourceFile>& repository() {
   static const std::vector<SourceFile> files = read_repository();
   return files;

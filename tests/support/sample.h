@@ -11,10 +11,10 @@
 
 namespace shardlens::tests {
 
-/// One case of so many is run: 1 in a build without sanitizers (tests/CMakeLists.txt).
+/// Runs one case in N: every case in a build without sanitizers (tests/CMakeLists.txt).
 constexpr int64_t kCasesPerSample = SHARDLENS_CASES_PER_SAMPLE;
 
-/// Picks the cases of a loop that are run: one of `cases_per_sample`, beginning at a random one.
+/// Picks the cases of a loop to run: one in `cases_per_sample`, starting at a random one.
 ///
 ///     Sample sample(Catch::getSeed());
 ///     for (const Case& it : cases) {
@@ -26,7 +26,7 @@ class Sample {
       : cases_per_sample_(cases_per_sample),
         next_(static_cast<int64_t>(seed % static_cast<uint64_t>(cases_per_sample))) {}
 
-  /// Says whether the next case of the loop is run; to be asked once a case.
+  /// Says whether the next case of the loop is run; call it once a case.
   bool has_next() { return next_++ % cases_per_sample_ == 0; }
 
  private:

@@ -1,5 +1,5 @@
-// Checkpoints of a small model whose state follows from the step alone, written as any number of
-// ranks would: each element by one of them.
+// Checkpoints of a small model whose state only depends on the step, written as any number of ranks
+// would: each element by one of them.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ inline runtime::FileLayout small_layout() {
   return runtime::checkpoint_layout(spec, moments, kMostFileBytes);
 }
 
-/// All tensors of a step, one behind the other.
+/// All tensors of a step, one after the other.
 inline std::vector<float> small_state(const runtime::FileLayout& layout, int64_t step) {
   std::vector<float> values;
   for (const auto& tensors : layout.parameters) {
@@ -39,7 +39,7 @@ inline std::vector<float> small_state(const runtime::FileLayout& layout, int64_t
   return values;
 }
 
-/// Of every tensor the rank has the `rank`-th equal part.
+/// The rank has the `rank`-th equal part of every tensor.
 inline std::vector<runtime::FileRange> small_ranges(const runtime::FileLayout& layout,
                                                     const std::vector<float>& state, int rank,
                                                     int world_size) {

@@ -1,5 +1,5 @@
 // Every strategy there is, for tests that must hold for all: each value of each strategy flag at
-// least once, and flags that meet in one place in pairs. Whoever adds a strategy adds its rows.
+// least once, and flags that interact in pairs. A new strategy needs new rows here.
 #pragma once
 
 #include <algorithm>
@@ -68,8 +68,9 @@ inline std::vector<Flags> offload_flags(int world_size) {
   return all;
 }
 
-/// Whether a strategy of the table can be tried on a model: names of parameters in it are those of
-/// a vision transformer, and where one rank offloads all of a llama this host has no room for it.
+/// Whether a strategy of the table can be tried on a model: names of parameters in the table are
+/// those of a vision transformer, and this host has no room for a whole llama offloaded by one
+/// rank.
 inline bool fits_model(const Flags& strategy, const std::string& model) {
   const auto has = [&](const char* word) {
     return std::count(strategy.begin(), strategy.end(), word) > 0;
@@ -91,7 +92,7 @@ inline std::vector<Flags> all_strategy_flags(int world_size) {
     }
     all.push_back({"--param-dtype", dtype, "--strategy", "ddp"});
     all.push_back({"--param-dtype", dtype, "--strategy", "single"});
-    // From its first scale on, fp16 overflows on one number of ranks and not on another.
+    // After its first scale, fp16 overflows on one number of ranks and not on another.
     all.push_back({"--param-dtype", dtype, "--reduce-dtype", dtype, "--clip-norm", "0.5",
                    "--loss-scale", "1024"});
   }
@@ -151,7 +152,7 @@ inline std::vector<Flags> all_strategy_flags(int world_size) {
   return all;
 }
 
-/// Flags that may stand together, drawn one by one.
+/// Flags that may be combined, drawn one by one.
 inline Flags random_strategy_flags(std::mt19937_64& engine, int world_size) {
   using Choices = std::vector<Flags>;
   const auto half = std::to_string(world_size / 2);
@@ -181,8 +182,8 @@ inline Flags random_strategy_flags(std::mt19937_64& engine, int world_size) {
   return flags;
 }
 
-/// The flags of each strategy that fits the model, or of one in so many of them, others with each
-/// seed.
+/// The flags of each strategy that fits the model, or of one in `strategies_per_sample` of them,
+/// others with each seed.
 inline std::vector<Flags> fitting_strategy_flags(int world_size, const std::string& model,
                                                  int strategies_per_sample) {
   Sample sample(Catch::getSeed(), strategies_per_sample);

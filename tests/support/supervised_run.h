@@ -1,4 +1,4 @@
-// What a test asks of a run that goes on beside it: how far it is, and what happened to it.
+// What a test asks about a run in progress: how far it is, and what happened to it.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace shardlens::tests {
 
-/// Steps that metrics.jsonl tells of; 0 where there is none.
+/// The number of steps in metrics.jsonl; 0 without that file.
 inline size_t steps_told(const TrainBench& bench) {
   std::ifstream lines(bench.run_file("metrics.jsonl"));
   size_t steps = 0;

@@ -1,4 +1,4 @@
-// A folder of its own for one test, removed with everything in it when the test ends.
+// A folder for one test, removed with everything in it when the test ends.
 #pragma once
 
 #include <unistd.h>

@@ -1,5 +1,5 @@
-// W ranks as threads of this process over shared memory, met as the runtime's ranks do, and a small
-// driver that trains on them: what the numerics tests run.
+// W ranks as threads of this process over shared memory, which meet as the runtime's ranks do, and
+// a small driver that trains on them, for the numerics tests.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -71,7 +71,7 @@ inline planner::Strategy strategy_of(planner::StrategyKind kind, int world_size,
           .batch = batch};
 }
 
-/// Mean over ranks of every step's loss, `steps` steps from the first of epoch 0 on, with
+/// The mean over ranks of every step's loss, `steps` steps from the first of epoch 0 on, with
 /// `global_batch` samples a step whatever the world size.
 inline std::vector<double> train_losses(const models::ModelSpec& spec, const models::ImageSet& data,
                                         const planner::Strategy& strategy, int steps,

@@ -11,7 +11,7 @@ namespace shardlens::tests {
 #define SKIP_WITHOUT_TORCHRUN() \
   if (run(python_with_pytorch({"-V"})).exit_code == kNoPyTorch) SKIP(kWithoutPyTorch)
 
-/// What goes before the command that each rank runs. `variables`: "NAME=value". Python may need the
+/// The words before the command that each rank runs. `variables`: "NAME=value". Python may need the
 /// null device's libraries; the ranks must not see them.
 inline Words torchrun(const Words& flags, const Words& variables = {}) {
   return Words{"/usr/bin/env", "OMP_NUM_THREADS=1"} + variables +

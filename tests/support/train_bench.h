@@ -1,4 +1,4 @@
-// `shardlens train` on a tiny model and tiny data, in a storage of its own.
+// Runs `shardlens train` on a tiny model and tiny data, in its own storage.
 #pragma once
 
 #include <cstdint>
@@ -51,12 +51,12 @@ class TrainBench {
   ProcessEnd train(const std::vector<std::string>& flags) const { return run(command(flags)); }
 
   std::string file(const std::string& name) const { return folder_.file(name); }
-  /// Of the run.
+  /// A path in the run's folder.
   std::string run_file(const std::string& name) const { return file("runs/r/" + name); }
   nlohmann::json result() const {
     return nlohmann::json::parse(read_file(run_file("result.json")));
   }
-  /// Weights and moments of the checkpoints that are left, and the model: every byte, by file.
+  /// Weights and moments of the remaining checkpoints, and the model: every byte, by file.
   std::map<std::string, std::string> tensors() const {
     namespace fs = std::filesystem;
     std::map<std::string, std::string> files;
@@ -67,7 +67,7 @@ class TrainBench {
     }
     return files;
   }
-  /// By steps, also of a run that goes on.
+  /// The losses by step, also for a run that goes on.
   std::vector<double> losses(const std::string& run = "r") const {
     std::ifstream lines(file("runs/" + run + "/metrics.jsonl"));
     std::vector<double> losses;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs COMMAND as rank 0 in one network namespace and as rank 1 in another, joined by one pair of
-# virtual interfaces, as torchrun would on two hosts: for `unshare --map-root-user --net`. Once the
-# file CUT is there, the cable between them is pulled. The exit code is the larger one.
+# virtual interfaces, as torchrun would on two hosts: for `unshare --map-root-user --net`. When the
+# file CUT appears, the cable between them is pulled. The exit code is the larger one.
 #
 #   two_hosts.sh CUT COMMAND...
 set -euo pipefail

@@ -1,7 +1,7 @@
-"""The stages of new_version: each holds one part of Shardlens against another version of PyTorch.
+"""The stages of new_version: each compares one part of Shardlens with another version of PyTorch.
 
-A stage returns a line that says what was compared and the findings; it raises NotRun where it
-cannot be compared, and why.
+A stage returns a line that says what was compared and the findings; it raises NotRun with a reason
+if it cannot compare.
 """
 
 import collections
@@ -32,14 +32,14 @@ ALLOCATOR = "planner/simulate/allocator/model.cpp"
 ENGINE_NULL = "tests/reference/engine_null.py"
 FIXTURES = pathlib.Path("tests/fixtures/engine")
 BUILD = pins.ROOT / "build"
-MOST_LETTERS = 400  # are shown of a reason
-MOST_EXAMPLES = 3  # so many are shown of one kind
+MOST_LETTERS = 400  # shown of a reason
+MOST_EXAMPLES = 3  # shown of one kind
 
-# A recording says so of a version that is not in kTried.
+# A recording says this about a version that is not in kTried.
 NOT_TRIED = re.compile(r"'PyTorch [^']* was not tried: [^']*'(, )?")
 NO_OTHER_DOUBT = "doubts: [],"
 
-# The calls of NVIDIA's libraries are named like this.
+# The calls of NVIDIA's libraries have such names.
 NVIDIA_CALL = re.compile(r"(__cuda|cu|nccl|nv)[A-Za-z0-9_]+")
 
 
@@ -50,13 +50,13 @@ class NotRun(Exception):
 @dataclasses.dataclass(frozen=True)
 class Finding:
     what: str
-    file: str  # it is the one to change
+    file: str  # the file to change
     is_fault: bool = True  # else it is only worth a look
 
 
 @dataclasses.dataclass(frozen=True)
 class Version:
-    """Holds what a stage is told."""
+    """Holds the input of a stage."""
 
     python: pathlib.Path
     vision: pathlib.Path | None
@@ -65,7 +65,7 @@ class Version:
     cuda: str  # "13.0"
     rules: str  # the version whose row is nearest: "2.13"
     base: pathlib.Path  # the torch package that the build has
-    say: Callable[[str], None]  # it prints what is being done
+    say: Callable[[str], None]  # prints what is being done
 
     def number(self):
         return self.full.partition("+")[0]
@@ -95,7 +95,7 @@ def some_of(things):
 
 
 def rules_of(version):
-    """Returns the version whose rules stand for this one."""
+    """Returns the version whose rules are used for this one."""
     done = run([program("print_engine_peaks"), "--rules"], text=version + "\n")
     if done.returncode != 0:
         raise NotRun(done.stderr.strip())
@@ -112,7 +112,7 @@ def _null_libraries():
 
 
 def _calls_of_nobody(torch, symbols):
-    """Returns what is named as NVIDIA's calls are, but is in no library that is known."""
+    """Returns names like those of NVIDIA's calls that are in no known library."""
     libraries = map(make_stubs.Library, sorted((torch / "lib").glob("*.so*")))
     own = set().union(*(library.defined() for library in libraries), *symbols.values())
     wanted = {symbol for library in make_stubs.libraries_of(torch)
@@ -122,7 +122,7 @@ def _calls_of_nobody(torch, symbols):
 
 
 def _known_calls(version):
-    """Returns the calls of every other PyTorch that is there."""
+    """Returns the calls of every other installed PyTorch."""
     torches = [version.base]
     for python in pins.recorded_pythons(pins.read_pins()).values():
         torches += python.parent.parent.glob("lib/python3*/site-packages/torch")
@@ -134,7 +134,7 @@ def _known_calls(version):
 
 
 def _written_calls():
-    """Returns the calls that the null device answers by code of its own: the others are weak."""
+    """Returns the calls that the null device implements itself: the others are weak."""
     written = set()
     for library in (BUILD / "null_device").glob("lib*.so.*"):
         lines = run(["nm", "-D", "--defined-only", library]).stdout.splitlines()
@@ -178,19 +178,19 @@ def _compiler_errors(log):
 
 
 def _build_findings(log, otherwise):
-    """Returns the compiler's errors, or what the log says first of another one."""
+    """Returns the compiler's errors, or else the first other error in the log."""
     if found := _compiler_errors(log):
         return found
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     telling = [i for i, line in enumerate(lines) if re.search(r"\berror\b|device lacks", line, re.I)]
     first = telling[0] if telling else len(lines) - 1
-    # CMake says where it failed in a line, and why in the next.
+    # CMake names the place of an error in one line, and the reason in the next.
     said = " ".join(lines[first:first + 2 if lines[first].endswith(":") else first + 1])
     return [Finding(f"{said} (see {log})", otherwise)]
 
 
 def stubs_of(version):
-    """Returns the folder of the null device's libraries that are made for this wheel."""
+    """Returns the folder of the null device's libraries made for this wheel."""
     sources = (BUILD / "record" / "sources.sha256").read_text()[:12]
     pattern = f"{glob.escape(version.full)}-*-{sources}/null_device"
     made = sorted((BUILD / "record" / "pytorch").glob(pattern), key=os.path.getmtime)
@@ -222,7 +222,7 @@ def check_recorder(version):
 
 
 def _folder_of(version):
-    """Returns where its programs are built. A link puts the wheel where LibTorch is looked for."""
+    """Returns the build folder. A link puts the wheel where the build looks for LibTorch."""
     folder = BUILD / "pytorch" / version.number()
     link = folder / "deps" / f"libtorch-{version.number()}"
     link.parent.mkdir(parents=True, exist_ok=True)
@@ -263,8 +263,8 @@ def _on_null_device(folder):
 
 
 def _first_difference(difference):
-    """Returns where "LibTorch +0:4 -0; the planner +0:8 -0" differs first: +N takes block N of so
-    many bytes, -N gives it back."""
+    """Returns where "LibTorch +0:4 -0; the planner +0:8 -0" differs first: +N:B takes block N of B
+    bytes, -N frees it."""
     libtorch, planner = (side.split() for side in difference.split("; the planner"))
     for index, (real, planned) in enumerate(zip(libtorch[1:], planner)):
         if real != planned:
@@ -273,7 +273,7 @@ def _first_difference(difference):
 
 
 def _operator_findings(output):
-    """Returns one finding for each operator, which is named by the words before its first size."""
+    """Returns a finding for each operator, named by the words before its first size."""
     by_operator = collections.defaultdict(list)
     for match in re.finditer(r"^(\S+): (.+?): (LibTorch.*)$", output, re.MULTILINE):
         gpu, name, difference = match.groups()
@@ -342,7 +342,7 @@ def check_allocator(version):
 
 
 def _variables_of(version):
-    """Returns the variables by which that Python runs on the null device, with torchvision."""
+    """Returns the variables with which that Python runs on the null device, with torchvision."""
     variables = {"SHARDLENS_NULL_STUBS": str(stubs_of(version))}
     return variables | {"PYTHONPATH": str(version.vision)} if version.vision else variables
 
@@ -364,7 +364,7 @@ def _measured(version, *arguments):
 
 
 def _predicted(row, *arguments):
-    """Returns what the engine says of a row."""
+    """Returns what the engine says about a row."""
     done = run([program("print_engine_peaks"), *arguments], text=json.dumps(row) + "\n")
     if done.returncode != 0:
         raise NotRun(done.stderr.strip())
@@ -388,8 +388,8 @@ def _without_numbers(events):
 
 
 def first_difference(measured, predicted):
-    """Returns the index of the first event that differs, or None. Blocks that the engine gives back
-    after the last event are those of the program's end, and no difference. A block more in an
+    """Returns the index of the first event that differs, or None. Blocks that the engine frees
+    after the last event belong to the program's end, and are not a difference. One more block in an
     earlier step changes the numbers of all later ones, so bytes are compared before numbers."""
     for index, pair in enumerate(zip(_without_numbers(measured), _without_numbers(predicted))):
         if pair[0] != pair[1]:
@@ -442,7 +442,7 @@ def _missing_fixtures(version):
     for name, flag in (("{}.json", ""), ("events_{}.json", " --events")):
         file = FIXTURES / name.format(version.minor())
         if not (pins.ROOT / file).exists():
-            yield Finding(f"it is not there; {command}{flag} writes it", str(file))
+            yield Finding(f"it is missing; {command}{flag} writes it", str(file))
 
 
 def check_engine(version):
@@ -462,7 +462,7 @@ def check_engine(version):
 
 
 def _reason_of(facts, fault):
-    """Returns the last error that a program which failed has printed, else what was compared."""
+    """Returns the last error that a failed program printed, or else what was compared."""
     text = facts[fault]
     errors = re.findall(r"\w+(?:Error|Exception|Failure): .*", text)
     return errors[-1] if fault == "failed" and errors else " ".join(text.split())[:MOST_LETTERS]
@@ -490,7 +490,7 @@ def check_record(version):
     return f"{cases} cases", findings
 
 
-# The worst first: where an early one fails, the later ones cannot be right.
+# The most basic first: if an early one fails, the later ones cannot be right.
 STAGES = {
     "calls of NVIDIA's libraries": check_imports,
     "the recorder's build": check_recorder,

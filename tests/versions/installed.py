@@ -1,8 +1,8 @@
 """Makes a Python that has one version of PyTorch, as .setup/python makes those of the pins, and the
-lines by which .setup/pins.txt would pin it.
+lines with which .setup/pins.txt would pin it.
 
-pip says which wheels belong to the version. Those of them are installed that the newest recorded
-version has in the pins, and nothing else of NVIDIA's.
+pip says which wheels belong to the version. Of these, the ones that the pins have for the newest
+recorded version are installed, and nothing else from NVIDIA.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ import pins
 
 WHEELS_PYTHON = (3, 11)  # .setup/pins.txt has wheels for it
 NEW_PINS = ".new_pins"  # the lines that pin a Python which is not in .setup/pins.txt yet
-VISION = ("torchvision", "pillow")  # the models that the engine is compared by are torchvision's
+VISION = ("torchvision", "pillow")  # the engine is compared by torchvision's models
 
 
 class Failure(Exception):
@@ -41,7 +41,7 @@ class Wheel:
 @dataclasses.dataclass(frozen=True)
 class Installed:
     python: pathlib.Path
-    vision: pathlib.Path | None  # the folder that has torchvision, if the Python itself has not
+    vision: pathlib.Path | None  # the folder that has torchvision, if the Python itself lacks it
     new_pins: list[str]  # lines that .setup/pins.txt lacks
 
     def packages(self):
@@ -56,9 +56,9 @@ class Installed:
 
 
 def check_name(version):
-    """Raises Failure where the name alone says that pip has nothing."""
+    """Raises Failure if the name already says that pip has nothing."""
     if not re.fullmatch(r"2\.\d+(\.\d+)?", version):
-        raise Failure(f"'{version}' is no version of PyTorch 2; give one such as 2.16 or 2.16.0")
+        raise Failure(f"'{version}' is not a version of PyTorch 2; give one such as 2.16 or 2.16.0")
     if sys.version_info[:2] != WHEELS_PYTHON:
         raise Failure("this is Python {}.{}, but the wheels are for {}.{}; start it with that "
                       "python3".format(*sys.version_info[:2], *WHEELS_PYTHON))
@@ -83,8 +83,8 @@ def _make_environment(folder, *flags):
 
 @functools.cache
 def _newest_pip():
-    """Returns a Python with the newest pip: older ones fetch all of NVIDIA's libraries, 3 GB, to
-    read what they depend on."""
+    """Returns a Python with the newest pip: older ones download all of NVIDIA's libraries, 3 GB, to
+    read their dependencies."""
     folder = pins.DEPS / "tmp" / "newest-pip"
     shutil.rmtree(folder, ignore_errors=True)
     _make_environment(folder, "--upgrade-deps")
@@ -113,7 +113,7 @@ def _names_to_pin(all_pins):
 
 
 def _missing_wheel(name, wheels):
-    """Finds a wheel that torch does not depend on: the newest for the CUDA that the runtime is."""
+    """Finds a wheel that torch does not depend on: the newest for the runtime's CUDA."""
     runtime = wheels.get("nvidia-cuda-runtime")
     if runtime is None:
         raise Failure(f"this PyTorch does not depend on {name}, nor on nvidia-cuda-runtime, which "
@@ -135,14 +135,14 @@ def _pin_lines(wheels, key):
 
 
 def _requirements_of(use, lines):
-    """Returns what pins_of of .setup/common.sh will print once `lines` are in the file."""
+    """Returns what pins_of in .setup/common.sh will print when `lines` are in the file."""
     shared = [line.split() for line in pins.PINS.read_text().splitlines()]
     words = [line for line in shared if line[:2] == [use, "any"]] + [line.split() for line in lines]
     return "".join(f"{line[2]} {line[3]}\n" for line in words)
 
 
 def _make_python(folder, requirements):
-    """Makes it as .setup/python does, which then takes it for its own. The hash is written last: a
+    """Makes it as .setup/python does, which then accepts it as its own. The hash is written last: a
     folder without it counts as half made."""
     mark = folder / ".pins"
     wanted = hashlib.sha256(requirements.encode()).hexdigest() + "\n"
@@ -176,8 +176,8 @@ def _has_vision(installed):
 
 
 def _pinned(version, all_pins):
-    """Returns the use and the version of the pins that have this very PyTorch, if there are any."""
-    # A Python of the build's own is the last choice: to make one points the build's tests to it.
+    """Returns the use and the version of the pins that have exactly this PyTorch, if any."""
+    # A Python of the build itself is the last choice: making one points the build's tests to it.
     for use, script_use in (("recorded", "recorded"), ("libtorch", "python")):
         for pin in all_pins:
             if pin.use == use and _is_of(pin.wheel, version):
@@ -207,7 +207,7 @@ def _is_of(torch_wheel, version):
 
 
 def _made_before(version):
-    """Returns what an earlier run has installed and nobody has pinned yet, if it has."""
+    """Returns what an earlier run installed that is not pinned yet, if anything."""
     for file in pins.DEPS.glob(f"recorded-*/{NEW_PINS}"):
         lines = file.read_text().splitlines()
         if any(_is_of(line.split()[2], version) for line in lines):

@@ -1,7 +1,7 @@
 """Reads which versions of PyTorch .setup/pins.txt names, and finds the Pythons that .setup/python
-makes of them.
+makes from them.
 
-All of this folder needs the standard library only.
+All of this folder only needs the standard library.
 """
 
 import dataclasses
@@ -38,13 +38,13 @@ def order_of(version):
 
 
 def versions_of(use, pins):
-    """Returns the versions that have lines of this use, the oldest first."""
+    """Returns the versions that have lines for this use, the oldest first."""
     versions = {pin.torch for pin in pins if pin.use == use and pin.torch != "any"}
     return sorted(versions, key=order_of)
 
 
 def base_torch(pins):
-    """Returns the version that everything is built with."""
+    """Returns the version with which everything is built."""
     return next(pin.torch for pin in pins if pin.use == "libtorch")
 
 
@@ -53,8 +53,8 @@ def python_of(use, version):
 
 
 def recorded_pythons(pins):
-    """Returns the Python of each minor version that programs are recorded with, the oldest first:
-    the one of .setup/python where that is there, else the one of .setup/python recorded."""
+    """Returns the Python of each minor version with which programs are recorded, the oldest first:
+    the one of .setup/python if it exists, else the one of .setup/python recorded."""
     pythons = {version: python_of("recorded", version) for version in versions_of("recorded", pins)}
     for version in versions_of("libtorch", pins):
         if (python := python_of("python", version)).exists():

@@ -1,4 +1,5 @@
-"""Runs the cases of tests/profiler/record by any Python that has PyTorch, and says what differs."""
+"""Runs the cases of tests/profiler/record with any Python that has PyTorch, and says what
+differs."""
 
 import json
 import os
@@ -27,7 +28,7 @@ def name_of(facts):
 
 
 def run_cases(python):
-    """Yields what record_cases.py says of each case. Raises Failure."""
+    """Yields what record_cases.py says about each case. Raises Failure."""
     environment = os.environ | {"SHARDLENS_PYTHONS": str(python), "SHARDLENS_PYTORCH": ""}
     command = [sys.executable, str(CASES), "facts"]
     pipe = subprocess.PIPE

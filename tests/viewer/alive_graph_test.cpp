@@ -1,4 +1,4 @@
-// Trees, flame graphs and lists of blocks, against sums over all blocks.
+// Compares trees, flame graphs and lists of blocks with sums over all blocks.
 
 #include "viewer/model/alive_graph.h"
 
@@ -48,7 +48,7 @@ std::vector<GraphQuestion> all_questions() {
   return all;
 }
 
-/// The bytes of every row of a flame graph, with what ends above the row.
+/// The bytes of every row of a flame graph, including what ends above the row.
 std::vector<int64_t> levels_of(const AliveGraph& graph, const std::vector<FlameFrame>& frames) {
   std::vector<int64_t> levels(static_cast<size_t>(frames.back().row) + 1);
   for (const FlameFrame& frame : frames) {
@@ -70,7 +70,7 @@ const PlaceRow& row_named(const std::vector<PlaceRow>& rows, const std::string& 
 
 }  // namespace
 
-TEST_CASE("every level of a flame graph is all that is in its tree") {
+TEST_CASE("every level of a flame graph has all bytes of its tree") {
   const RankLane rank = opened(tests::stacked_recording({.steps = 5}));
   const int64_t changes = rank.lane.changes();
   for (const GraphQuestion& question : all_questions()) {
@@ -90,7 +90,7 @@ TEST_CASE("every level of a flame graph is all that is in its tree") {
   }
 }
 
-TEST_CASE("frames lie in those above them, the largest at the left, and do not overlap") {
+TEST_CASE("frames are within their parents, the largest at the left, and do not overlap") {
   const RankLane rank = opened(tests::stacked_recording());
   const AliveGraph graph = graph_of(at_peak(rank), std::nullopt, {});
   const auto frames = flame_frames(graph, 0, 0);
@@ -104,13 +104,13 @@ TEST_CASE("frames lie in those above them, the largest at the left, and do not o
     CHECK(std::ranges::is_sorted(node.children, std::greater(),
                                  [&](uint32_t child) { return graph.nodes[child].span_bytes; }));
   }
-  // The script's calls that do nothing but call are one frame.
+  // Calls of the script that only call another are merged into one frame.
   REQUIRE(frames.size() > 1);
   CHECK(frames[1].calls == 4);
   CHECK(graph.tree.nodes[frames[1].node].place.name == "Model.forward");
 }
 
-TEST_CASE("small frames are one, and none of their bytes is lost") {
+TEST_CASE("small frames are merged into one, and none of their bytes is lost") {
   const RankLane rank = opened(tests::stacked_recording());
   const AliveGraph graph = graph_of(at_peak(rank), std::nullopt, {.by = TreeGrouping::category});
   const auto frames = flame_frames(graph, 0, 0.3);
@@ -125,7 +125,7 @@ TEST_CASE("small frames are one, and none of their bytes is lost") {
   CHECK(small->bytes == bytes);
 }
 
-TEST_CASE("churn is what a step allocates and frees again, added up over the events") {
+TEST_CASE("churn is memory that a step allocates and frees, summed over the events") {
   const profiler::Profile profile = tests::stacked_recording({.steps = 4});
   const RankLane rank = opened(profile);
   for (const Stretch& stretch : rank.lane.arrays().stretches) {
@@ -147,12 +147,12 @@ TEST_CASE("churn is what a step allocates and frees again, added up over the eve
   }
 }
 
-TEST_CASE("what is kept of every step but the first is a leak, and nothing else is") {
+TEST_CASE("memory kept by every step except the first is a leak, and nothing else is") {
   constexpr int64_t kKept = 3 << 20;
   const RankLane rank = opened(tests::leaking_recording(6, kKept, 5 << 20));
   const AliveGraph graph =
       graph_of({&rank, rank.lane.changes() - 1}, std::nullopt, {.of = TreeContent::kept});
-  // Of the steps 0 to 5 the first is left out, and the last one still goes on.
+  // Of the steps 0 to 5 the first is left out, and the last one is not over.
   CHECK(graph.total_bytes() == 4 * kKept);
   const auto rows = place_rows(graph, 0, PlaceSort::own, {});
   REQUIRE(rows.size() == 1);
@@ -163,7 +163,7 @@ TEST_CASE("what is kept of every step but the first is a leak, and nothing else 
   CHECK(graph_of({&sound, last}, std::nullopt, {.of = TreeContent::kept}).total_bytes() == 0);
 }
 
-TEST_CASE("the list has every place once, and its own bytes are all there is") {
+TEST_CASE("the list has every place once, and their own bytes add up to the total") {
   const RankLane rank = opened(tests::stacked_recording());
   for (const GraphQuestion& question : all_questions()) {
     const AliveGraph graph = graph_of(at_peak(rank), std::nullopt, question);
@@ -216,7 +216,7 @@ TEST_CASE("a search finds a share, each block once") {
   CHECK(found_bytes(graph, found_nodes(graph, {})) == 0);
 }
 
-TEST_CASE("a block ends where its stack does, below every call of it") {
+TEST_CASE("a block ends where its stack does, below all of the stack's calls") {
   const RankLane rank = opened(tests::stacked_recording());
   const AliveGraph graph = graph_of(at_peak(rank), std::nullopt, {});
   for (const uint32_t index : rank.lane.alive_after(rank.lane.peak().max_change)) {
@@ -252,7 +252,7 @@ TEST_CASE("two runs are compared place by place, although lines have moved") {
     }
     CHECK(change == more.lane.peak().max_bytes - before.lane.peak().max_bytes);
     CHECK(change > 0);
-    // The two ways round are as wide.
+    // Both directions are equally wide.
     CHECK(graph_of(at_peak(before), at_peak(more), {.by = by}).nodes.front().span_bytes ==
           grown.nodes.front().span_bytes);
   }

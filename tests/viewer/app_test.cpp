@@ -1,5 +1,5 @@
-// The program as a user starts it: reports, screenshots without a display, and everything
-// that can be wrong with its flags.
+// Runs the program as a user starts it: reports, screenshots without a display, and all wrong
+// flags.
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
@@ -47,7 +47,7 @@ TEST_CASE("reports and pages are written without OpenGL or display") {
   }
 }
 
-TEST_CASE("a file that is missing is said before a display is asked for") {
+TEST_CASE("a missing file is reported before a display is asked for") {
   const ProcessEnd ended = tests::run({"/usr/bin/env", "-u", "DISPLAY", "-u", "WAYLAND_DISPLAY",
                                        kDriverLeaks, SHARDLENS, "view", "nothing.slp"});
   CHECK(ended.exit_code == 2);
@@ -56,7 +56,7 @@ TEST_CASE("a file that is missing is said before a display is asked for") {
       "shardlens view: nothing.slp: no such file or folder; give a run's folder or a .slp file\n");
 }
 
-TEST_CASE("a report is of the memory that the last command chose") {
+TEST_CASE("a report is for the memory that the last command chose") {
   const Files files;
   const std::string path = files.folder.file("report.txt");
   REQUIRE(view({files.a, "--do", "memory.next", "--report", path}).exit_code == 0);
@@ -64,7 +64,7 @@ TEST_CASE("a report is of the memory that the last command chose") {
   CHECK(tests::read_file(path).find("nothing is allocated there") != std::string::npos);
 }
 
-TEST_CASE("a report of a range says which") {
+TEST_CASE("a report for a range names the range") {
   const Files files;
   const std::string path = files.folder.file("report.txt");
   REQUIRE(view({files.a, files.b, "--range", "1:2", "--report", path}).exit_code == 0);
@@ -112,7 +112,7 @@ TEST_CASE("every layout, detail and theme has a screenshot of its own") {
         0);
 }
 
-TEST_CASE("a range is what a session with that view shows") {
+TEST_CASE("a range shows the same as a session with that view") {
   const Files files;
   if (!has_offscreen(files)) SKIP("this machine has no EGL that draws without a display");
   const std::string session = files.folder.file("range.session.json");
@@ -146,7 +146,7 @@ TEST_CASE("the what-if panel is in a screenshot, the same bytes twice") {
   CHECK(pictures.size() == 2);
 }
 
-TEST_CASE("what cannot be opened is a message, and the rest is drawn") {
+TEST_CASE("a file that cannot be opened is a message, and the rest is drawn") {
   const Files files;
   const std::string path = files.folder.file("report.txt");
   const ProcessEnd ended = view({files.a, files.folder.file("none"), "--report", path});
@@ -192,7 +192,7 @@ TEST_CASE("the help lists every command") {
   CHECK(ended.out.find("layout.difference") != std::string::npos);
 }
 
-TEST_CASE("without a display the window is refused with what to do instead") {
+TEST_CASE("without a display the window is refused with an alternative") {
   const ProcessEnd ended =
       tests::run({"/usr/bin/env", "-u", "DISPLAY", "-u", "WAYLAND_DISPLAY", SHARDLENS, "view"});
   CHECK(ended.exit_code == 1);

@@ -38,7 +38,7 @@ TEST_CASE("no axis has more ticks than there is room for") {
   }
 }
 
-TEST_CASE("x is said in what it counts") {
+TEST_CASE("x is labelled in its own unit") {
   CHECK(texts(x_ticks(Alignment::step, {-1, 4}, {-1, 4}, 6)) ==
         Texts{"start", "0", "1", "2", "3", "end"});
   CHECK(texts(x_ticks(Alignment::step, {1, 2}, {-1, 4}, 2)) == Texts{"1.0", "1.5", "2.0"});
@@ -49,7 +49,7 @@ TEST_CASE("x is said in what it counts") {
   CHECK(x_ticks(Alignment::step, {2, 2}, {-1, 4}, 5).empty());
 }
 
-TEST_CASE("ticks of a zoomed axis begin at its lower edge, and no two read alike") {
+TEST_CASE("ticks of a zoomed axis begin at its lower edge, and no two read the same") {
   constexpr double kGiB = 1 << 30;
   const auto ticks = byte_ticks(40.02 * kGiB, 6, 40 * kGiB);
   REQUIRE(ticks.size() >= 3);

@@ -1,6 +1,6 @@
 """Drives a headless Chromium by its debugging pipe: opens a page, sends mouse and keys, takes pictures.
 
-Needs nothing but Python and a Chromium; find_browser() returns None where there is none.
+Only needs Python and a Chromium; find_browser() returns None if there is none.
 """
 
 import base64
@@ -101,7 +101,7 @@ class Browser:
         self.wait_for("document.readyState === 'complete'")
 
     def ask(self, expression):
-        """Returns what an expression of JavaScript is, as JSON."""
+        """Returns the value of a JavaScript expression, as JSON."""
         answer = self.send("Runtime.evaluate", expression=expression, returnByValue=True,
                            awaitPromise=True)
         if "exceptionDetails" in answer:
@@ -116,7 +116,7 @@ class Browser:
             time.sleep(0.02)
 
     def frame(self):
-        """Waits until what was done is drawn."""
+        """Waits until the last input is drawn."""
         self.ask("new Promise(r => requestAnimationFrame(() => requestAnimationFrame(r)))"
                  ".then(() => 1)")
 
@@ -170,7 +170,7 @@ class Browser:
         pathlib.Path(path).write_bytes(base64.b64decode(answer["data"]))
 
     def requests(self):
-        """Returns the addresses that the page asked for since it was opened, beside its own."""
+        """Returns the addresses that the page requested since it was opened, except its own."""
         self.ask("1")
         asked = [event["params"]["request"]["url"] for event in self.events
                  if event.get("method") == "Network.requestWillBeSent"]

@@ -32,7 +32,7 @@ void check_same(const Lane& a, const Lane& b) {
   CHECK(a.reserved_between(0, 1e18) == b.reserved_between(0, 1e18));
 }
 
-/// A short recording, and the file that its lane is kept in.
+/// A short recording, and the file in which its lane is kept.
 struct KeptLane {
   KeptLane() {
     const std::string path = folder.file("rank0.slp");
@@ -75,7 +75,7 @@ TEST_CASE("a lane from the cache is the lane that was kept") {
   REQUIRE(cached.has_value());
   check_same(lane, *cached);
 
-  // Of another state of the file it has none.
+  // There is no lane for another state of the file.
   RecordingStamp later = stamp;
   later.changed_ns += 1;
   CHECK_FALSE(load_cached_lane(folder.path(), later).has_value());
@@ -102,7 +102,7 @@ TEST_CASE("a cached lane that is damaged is not used") {
     const int bit = static_cast<int>(random() % 8);
     flip(kept.file, offset, bit);
     const auto cached = kept.load();
-    if (cached) check_same(kept.lane, *cached);  // what lies between two arrays is never read
+    if (cached) check_same(kept.lane, *cached);  // bytes between two arrays are never read
     unused += cached ? 0 : 1;
     flip(kept.file, offset, bit);
   }

@@ -1,4 +1,4 @@
-// The table of commands: complete, without clashes, and each of them does what its title says.
+// The table of commands is complete and without clashes, and each does what its title says.
 
 #include "viewer/state/commands.h"
 
@@ -63,7 +63,7 @@ ViewState changed_state(const std::function<void(ViewState&)>& change) {
 
 using Change = std::function<void(ViewState&)>;
 
-/// The panel, open with a configuration in which some keys are as given.
+/// The open panel, with a configuration in which some keys have given values.
 WhatIfEdit what_if(const nlohmann::ordered_json& changes = nlohmann::ordered_json::object()) {
   WhatIfEdit now{.of = "keep", .base = kConfig, .config = kConfig, .gpu = "h200"};
   if (changes.empty()) return now;
@@ -73,7 +73,7 @@ WhatIfEdit what_if(const nlohmann::ordered_json& changes = nlohmann::ordered_jso
   return now;
 }
 
-/// A control that makes of one configuration another.
+/// A control that turns one configuration into another.
 struct Turn {
   std::string_view id;
   nlohmann::ordered_json from;
@@ -112,7 +112,7 @@ Pick picked(uint32_t block, Category category) {
   return {.run = 0, .rank = 2, .block = block, .category = category};
 }
 
-/// What each command does to a state, where a change of one field says it.
+/// What each command does to a state, if it is a change of one field.
 struct Effect {
   Change given = [](ViewState&) {};
   Change wanted;
@@ -487,7 +487,7 @@ TEST_CASE("every command that changes the state does what its title says") {
     ViewState wanted = given;
     effect.wanted(wanted);
     ViewState found = state_after(command.id, given);
-    // Ranges are rounded; all else is exact.
+    // Ranges are rounded; everything else is exact.
     check_near(found.view, wanted.view);
     found.view = wanted.view;
     REQUIRE(found.cursor.has_value() == wanted.cursor.has_value());
@@ -500,7 +500,7 @@ TEST_CASE("every command that changes the state does what its title says") {
   }
 }
 
-TEST_CASE("every control turns the configuration by one choice, and nothing else") {
+TEST_CASE("every control changes one choice of the configuration, and nothing else") {
   for (const Turn& turn : kTurns) {
     CAPTURE(turn.id);
     ViewState given;
@@ -512,11 +512,11 @@ TEST_CASE("every control turns the configuration by one choice, and nothing else
     CHECK(found.what_if->base == given.what_if->base);
     CHECK(state_after(turn.id) == ViewState());  // the panel is closed
   }
-  // There is a control for each, both ways.
+  // There is a control for each choice, in both directions.
   CHECK(kTurns.size() == 2 * kControls);
 }
 
-TEST_CASE("sliders stop at their ends, and know what is between their choices") {
+TEST_CASE("sliders stop at their ends, and accept values between their choices") {
   ViewState state;
   state.what_if = what_if();
   const Choices batch = choices_of(*state.what_if, Control::batch);
@@ -542,7 +542,7 @@ TEST_CASE(
     const ViewState once = state_after(command.id);
     const bool switches = once != before && state_after(command.id, once) == before;
     const auto marked = is_on(command.id, once);
-    // These go between two things, neither of which is off.
+    // These switch between two settings, neither of which is off.
     const std::set<std::string_view> pairs = {"at.next",   "tree.form",  "tree.from",
                                               "lane.fold", "focus.next", "pick.next"};
     if (switches && !pairs.contains(command.id)) REQUIRE(marked);
@@ -563,7 +563,7 @@ TEST_CASE("no command fails without recordings") {
   }
 }
 
-TEST_CASE("undo goes back through every change, redo forth again") {
+TEST_CASE("undo goes back through every change, redo forward again") {
   History history;
   ViewState state;
   std::vector<ViewState> states = {state};

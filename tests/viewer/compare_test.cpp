@@ -58,7 +58,7 @@ TEST_CASE("a lane does not differ from itself, and differences have signs") {
   CHECK(unequal > 100);
 }
 
-TEST_CASE("what is alive adds up to the total, however it is grouped") {
+TEST_CASE("live memory adds up to the total, however it is grouped") {
   const Lane lane = lane_of(tests::synthetic_profile({.steps = 4, .layers = 6}));
   const ActionNames names(lane.info().header);
   for (const int64_t change : {lane.peak().max_change, int64_t{40}, kBeforeAll}) {
@@ -84,7 +84,7 @@ TEST_CASE("an allocation's age is counted in steps") {
   CHECK(rows[1].name == "from this step");
 }
 
-TEST_CASE("only in A, in both and only in B make up the two totals") {
+TEST_CASE("only in A, in both and only in B add up to the two totals") {
   const Peak peak_a({.keep_weights = true});
   const Peak peak_b({.activation_bytes = 5 << 20});
   const Lane& a = peak_a.lane;
@@ -106,11 +106,11 @@ TEST_CASE("only in A, in both and only in B make up the two totals") {
   CHECK(matching.in_both_bytes + matching.only_b_bytes == total_b);
   CHECK(growth == difference(a.peak().at_max, b.peak().at_max));
   CHECK(match(at_a, at_a).only_b_bytes == 0);
-  // Groups keep their parameters, so what changed begins with what every layer has more of.
+  // Groups keep their parameters, so the largest change is what every layer has more.
   CHECK(matching.rows.front().layers > 1);
 }
 
-TEST_CASE("a place names a block of its own category, on the side that has it") {
+TEST_CASE("a place names a block of its category, on the side that has one") {
   const Peak peak_a({.keep_weights = true});
   const Peak peak_b({.activation_bytes = 5 << 20});
   const Lane& b = peak_b.lane;
@@ -121,7 +121,7 @@ TEST_CASE("a place names a block of its own category, on the side that has it") 
     REQUIRE(block < blocks.size());
     CHECK(blocks[block].category == row.category);
     CHECK(blocks[block].is_alive_after(moment.change));
-    // Layers differ in their numbers alone.
+    // Layers only differ in their numbers.
     const std::string label(moment.lane->label(blocks[block]));
     const std::string before = row.name.substr(0, row.name.find_first_of("0123456789"));
     CHECK(label.starts_with(before));

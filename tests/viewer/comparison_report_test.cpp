@@ -1,4 +1,4 @@
-// The report is the equal of the picture for those who cannot see it.
+// The report says the same as the picture, for readers who cannot see the picture.
 
 #include "viewer/scene/panels/comparison_report.h"
 
@@ -26,7 +26,7 @@ std::vector<Run> two_runs() {
 
 }  // namespace
 
-TEST_CASE("the text says peaks, places, changes and what is largest") {
+TEST_CASE("the text has peaks, places, changes and the largest blocks") {
   const std::string text = comparison_report(two_runs(), 0, ReportFormat::text);
   CHECK(text.starts_with("Memory of 2 runs, compared with keep\n"));
   CHECK(text.find("  fsdp, keeps weights\n  peak ") != std::string::npos);
@@ -76,13 +76,13 @@ TEST_CASE("the comparison is in the JSON and the text, and adds up to both peaks
         std::string::npos);
 }
 
-TEST_CASE("the CSV has a line a strategy and category") {
+TEST_CASE("the CSV has a line for each strategy and category") {
   const std::string csv = comparison_report(two_runs(), 0, ReportFormat::csv);
   CHECK(csv.starts_with("strategy,category,bytes,growth_bytes,recording\n\"keep\",all,"));
   CHECK(csv.find("\n\"lean <&>\",activation,") != std::string::npos);
 }
 
-TEST_CASE("a range is told by its own highest moments") {
+TEST_CASE("a range is described by its own highest moments") {
   const auto runs = two_runs();
   const ReportRange range{Alignment::step, {1.75, 2}};
   const auto json = nlohmann::json::parse(comparison_report(runs, 0, ReportFormat::json, range));
@@ -93,7 +93,7 @@ TEST_CASE("a range is told by its own highest moments") {
     const auto& stretches = lane.arrays().stretches;
     const auto step = std::ranges::find(stretches, 1, &Stretch::number);
     REQUIRE(step != stretches.end());
-    // Independently of pyramid and warp: the sums of what is alive, one change after the other.
+    // Computed without pyramid and warp: the sums of live memory, one change after the other.
     const double begin_ns = static_cast<double>(step->begin_ns) +
                             0.75 * static_cast<double>(step->end_ns - step->begin_ns);
     int64_t highest = 0;
@@ -120,14 +120,14 @@ TEST_CASE("a range is told by its own highest moments") {
   CHECK(text.find("from the third step on") == std::string::npos);
 }
 
-TEST_CASE("a range with nothing in it says so") {
+TEST_CASE("an empty range says so") {
   const auto runs = two_runs();
   const ReportRange range{Alignment::step, {100, 200}};
   CHECK(comparison_report(runs, 0, ReportFormat::text, range).find("nothing is allocated there") !=
         std::string::npos);
 }
 
-TEST_CASE("the kind of a report is the end of its name") {
+TEST_CASE("the kind of a report follows from its extension") {
   CHECK(report_format("a.txt") == ReportFormat::text);
   CHECK(report_format("b/a.csv") == ReportFormat::csv);
   CHECK_THROWS_AS(report_format("a.pdf"), std::invalid_argument);

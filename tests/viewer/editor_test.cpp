@@ -1,4 +1,4 @@
-// The user's editor is started with the file's name as it is, whatever a recording calls it.
+// The user's editor is started with the exact name of the file, whatever a recording calls it.
 
 #include "viewer/app/editor.h"
 
@@ -22,7 +22,7 @@ TEST_CASE("a command is cut into words, and file and line are put into them") {
         Words{"code", "-g", "/u/a b.py:7"});
   CHECK(Editor("'my editor' \"+{line}\"  {file} ''").words_for("/x", 3) ==
         Words{"my editor", "+3", "/x", ""});
-  // A file's name is no part of the command.
+  // A file's name is not parsed as part of the command.
   CHECK(Editor("vi {file}").words_for("/u/{line}';$(touch x) \"`y`", 1) ==
         Words{"vi", "/u/{line}';$(touch x) \"`y`"});
 }
@@ -51,7 +51,7 @@ TEST_CASE("the editor gets the file, and no shell sees its name") {
   CHECK_FALSE(fs::exists(folder.file("PWNED")));
 }
 
-TEST_CASE("what cannot be opened is said, and nothing is started") {
+TEST_CASE("a file that cannot be opened is reported, and nothing is started") {
   const tests::TemporaryFolder folder;
   tests::write_file(folder.file("a.py"), "");
   Editor editor("touch {file}.touched");

@@ -51,10 +51,10 @@ TEST_CASE("rows from the bottom are the same picture") {
       differences += image.at(x, y) == bottom_up.at(x, y) ? 0 : 1;
   }
   CHECK(differences == 0);
-  CHECK(bottom_up.pixels[20 * 7 + 3] == packed(kRed));  // the row of y 1, but for one the last
+  CHECK(bottom_up.pixels[20 * 7 + 3] == packed(kRed));  // the row of y 1, the last but one
 }
 
-TEST_CASE("what is half transparent mixes, also twice") {
+TEST_CASE("half-transparent colours mix, also twice") {
   const Image image = flat(on_white(1, 1, {Fill{{0, 0, 1, 1}, {0, 0, 0, 128}}}));
   CHECK(std::abs(static_cast<int>(image.at(0, 0) & 0xFF) - 127) <= 1);
   CHECK(image.at(0, 0) >> 24 == 255);
@@ -78,7 +78,7 @@ TEST_CASE("round corners and triangles cover their area") {
   CHECK(std::abs(area(flat(on_white(60, 60, {triangle}))) - 800) < 12);
 }
 
-TEST_CASE("images are placed pixel by pixel, or stretched, and their gaps show what is below") {
+TEST_CASE("images are placed pixel by pixel, or stretched, and their gaps show the picture below") {
   Image source;
   source.width = 2;
   source.height = 1;

@@ -1,7 +1,7 @@
-// Lanes, a session's plots and the what-if panel against pictures that were looked at:
+// Compares lanes, a session's plots and the what-if panel with pictures that a person has approved:
 // tests/fixtures/viewer/*.png. They are the same bytes on every machine, since no graphics driver
-// draws them, and have no text. After a change that is meant,
-// viewer_tests "[record]" writes them anew; look at them before they are kept.
+// draws them, and have no text. After an intended change, viewer_tests "[record]" writes them
+// again; look at them before you keep them.
 
 #define STB_IMAGE_STATIC
 #define STB_IMAGE_IMPLEMENTATION
@@ -80,7 +80,7 @@ std::map<std::string, Image> lane_images() {
   return lanes;
 }
 
-/// Everything but text of the smallest box with all areas of a kind.
+/// Everything except text in the smallest box with all areas of a kind.
 Image plots(Presenter& presenter, Area::Kind kind, const Canvas& canvas = kSessionCanvas) {
   const Picture& picture = presenter.picture(canvas, plain_fonts(1));
   std::optional<Box> all;
@@ -140,7 +140,7 @@ std::map<std::string, Image> session_images() {
   return images;
 }
 
-/// More lanes than have room, some of them folded.
+/// More lanes than there is room for, some of them folded.
 std::map<std::string, Image> lanes_images() {
   const tests::TemporaryFolder folder;
   ViewState state;
@@ -174,7 +174,7 @@ std::map<std::string, Image> what_if_images() {
   return {{"what-if", plots(presenter, Area::Kind::control, kPanelCanvas)}};
 }
 
-/// Selected in every kind of plot, and the tree in its forms.
+/// A selection in every kind of plot, and the tree in its forms.
 std::map<std::string, Image> tree_images() {
   const tests::TemporaryFolder folder;
   ViewState state;
@@ -204,8 +204,8 @@ std::map<std::string, Image> tree_images() {
   return images;
 }
 
-/// The table's bars, the places that changed, and what was allocated and freed around a request
-/// that failed.
+/// The table's bars, the places that changed, and the allocations and frees around a request that
+/// failed.
 std::map<std::string, Image> panel_images() {
   const tests::TemporaryFolder folder;
   ViewState state;
@@ -244,7 +244,7 @@ void record(const std::string& name, const Image& image) {
 
 }  // namespace
 
-TEST_CASE("lanes and sessions are the pictures that were looked at") {
+TEST_CASE("lanes and sessions are the pictures that were approved") {
   for (const auto& [name, image] : all_images()) {
     CAPTURE(name);
     int width = 0;
@@ -256,7 +256,7 @@ TEST_CASE("lanes and sessions are the pictures that were looked at") {
     REQUIRE(width == image.width);
     REQUIRE(height == image.height);
     CHECK(std::memcmp(golden.get(), image.pixels.data(), 4 * image.pixels.size()) == 0);
-    // A blank picture would be equal to a blank picture.
+    // A blank picture would equal another blank picture.
     CHECK(std::set<uint32_t>(image.pixels.begin(), image.pixels.end()).size() > 3);
   }
 }
@@ -269,7 +269,7 @@ TEST_CASE("a scripted session draws the same plots twice") {
   }
 }
 
-TEST_CASE("write the pictures anew", "[.record]") {
+TEST_CASE("write the pictures again", "[.record]") {
   for (const auto& [name, image] : all_images()) record(name, image);
 }
 

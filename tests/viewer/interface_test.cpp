@@ -1,5 +1,5 @@
-// The window's contents without a window: ImGui builds its frames, nobody draws them. Keys and the
-// pointer reach the commands, and every question, menu and sheet can be shown.
+// Tests the window's contents without a window: ImGui builds its frames, which are not drawn. Keys
+// and the pointer reach the commands, and every question, menu and sheet can be shown.
 
 #include "viewer/ui/interface.h"
 
@@ -35,7 +35,7 @@ ViewState one_run(const tests::TemporaryFolder& folder) {
   return state;
 }
 
-/// A recording, and ImGui's context around an interface to it.
+/// A recording, and ImGui's context with an interface to the recording.
 class Stage {
  public:
   Stage() {
@@ -54,7 +54,7 @@ class Stage {
     ImGui::Render();
     request = interface.take_request();
   }
-  /// What can be read in windows of a frame.
+  /// The text that can be read in a frame's windows.
   std::string texts(const std::function<void()>& draw) {
     ImGui::NewFrame();
     ImGui::LogToClipboard();
@@ -71,7 +71,7 @@ class Stage {
     letters(text);
     press("Enter");
   }
-  /// Keys of letters, all of them between two frames.
+  /// Letter keys, all pressed between two frames.
   void letters(const std::string& text) {
     for (const char c : text) {
       const auto character = static_cast<unsigned char>(c);
@@ -91,12 +91,12 @@ class Stage {
 
 }  // namespace
 
-TEST_CASE("a key is what the user's keyboard says that it is") {
+TEST_CASE("a key is what the user's keyboard says it is") {
   struct Press {
-    int key;  // by its place, as on an American keyboard
+    int key;  // named by its place on an American keyboard
     int modifiers;
     const char* name;
-    unsigned character;  // 0: it gives none
+    unsigned character;  // 0: none
     std::string_view meant;
   };
   constexpr int kShift = 1;  // as GLFW numbers them
@@ -157,7 +157,7 @@ TEST_CASE("every command can be given by its key, and by its title in the palett
       ViewState wanted = stage.state();
       if (command.apply != nullptr) command.apply(wanted, stage.presenter.facts());
       stage.press(command.key);
-      CHECK(stage.state() == wanted);  // what the table's function does to the same state
+      CHECK(stage.state() == wanted);  // the result of the table's function on the same state
       by_key = stage.state();
       asked = stage.request;
     }
@@ -205,7 +205,7 @@ TEST_CASE("a search, a note and a path are typed") {
   stage.type("/some/run");
   CHECK(stage.request == Request::open_file);
   CHECK(stage.interface.path() == "/some/run");
-  // A search that makes no sense is said, and changes nothing.
+  // A search that makes no sense is reported, and changes nothing.
   stage.press("Ctrl+K");
   stage.press("/");
   stage.type(">many");
@@ -224,7 +224,7 @@ TEST_CASE(
   CHECK(stage.state().theme == Theme::dark);
   stage.letters("/");
   stage.frame();
-  stage.letters("at");  // what was searched is selected, so these take its place
+  stage.letters("at");  // the last search is selected, so these replace it
   stage.interface.press(parse_chord("Backspace"));
   stage.frame();
   stage.letters("ttn");
@@ -276,10 +276,10 @@ TEST_CASE("a run is found by its folder: a folder is entered, a run is opened") 
   stage.press("Ctrl+O");
   stage.press("Enter");
   CHECK(stage.request == Request::open_file);
-  CHECK(stage.interface.path() == stage.folder.file("all/run2"));  // what was opened before
+  CHECK(stage.interface.path() == stage.folder.file("all/run2"));  // the last opened path
   stage.press("Ctrl+O");
   stage.type(stage.folder.file("al"));
-  CHECK(stage.request == Request::none);  // it goes on in the folder
+  CHECK(stage.request == Request::none);  // it continues in the folder
   stage.press("Down");
   stage.press("Down");
   stage.press("Enter");
@@ -287,7 +287,7 @@ TEST_CASE("a run is found by its folder: a folder is entered, a run is opened") 
   CHECK(browse("/no/such/folder/", {}).empty());
 }
 
-TEST_CASE("what is selected is copied, and its line is asked for") {
+TEST_CASE("the selection is copied, and its line is asked for") {
   Stage stage;
   stage.press("Ctrl+C");
   const char* const before = ImGui::GetClipboardText();
@@ -301,7 +301,7 @@ TEST_CASE("what is selected is copied, and its line is asked for") {
   CHECK(stage.request == Request::edit_pick);
 }
 
-TEST_CASE("letters that are typed are no commands") {
+TEST_CASE("typed letters are not commands") {
   Stage stage;
   stage.press("/");
   const ViewState before = stage.state();
@@ -321,7 +321,7 @@ TEST_CASE("two keys between two frames are both taken") {
   CHECK(stage.state().layout == LaneLayout::rows);
 }
 
-TEST_CASE("keys behind a request wait until it has been served, and none is lost") {
+TEST_CASE("keys after a request wait until it is served, and none is lost") {
   Stage stage;
   for (const char* key : {"Ctrl+S", "T", "Ctrl+S", "Ctrl+E", "1"}) {
     stage.interface.press(parse_chord(key));
@@ -342,7 +342,7 @@ TEST_CASE("keys behind a request wait until it has been served, and none is lost
   CHECK_FALSE(stage.interface.has_inputs());
 }
 
-TEST_CASE("the pointer reaches the lanes, and all that is done between two frames counts") {
+TEST_CASE("the pointer reaches the lanes, and all input between two frames counts") {
   Stage stage;
   const auto button = [&](Button button, float x, float y, bool is_down) {
     stage.interface.take(ButtonChange{x, y, button, is_down});
@@ -373,7 +373,7 @@ TEST_CASE("the pointer reaches the lanes, and all that is done between two frame
   CHECK(stage.state().view->begin > before.begin);
 }
 
-TEST_CASE("the menu's line is not the picture's") {
+TEST_CASE("the menu's line does not belong to the picture") {
   Stage stage;
   const ViewState before = stage.state();
   stage.interface.take(ButtonChange{400, 5, Button::left, true});
@@ -383,7 +383,7 @@ TEST_CASE("the menu's line is not the picture's") {
   CHECK(stage.state() == before);
 }
 
-TEST_CASE("a turn of the wheel counts with what was held then, where the pointer was then") {
+TEST_CASE("a turn of the wheel counts with the keys and pointer of that moment") {
   Stage stage;
   ImGui::GetIO().MousePos = {20, 700};
   stage.frame();
@@ -426,7 +426,7 @@ TEST_CASE("the key sheet has room for every command's key and title") {
       letters += std::ranges::count_if(text, [](char c) { return c != ' '; });
     }
   }
-  // What is cut off is not drawn: a letter has four corners.
+  // Text that is cut off is not drawn: a letter has four corners.
   CHECK(ImGui::GetDrawData()->TotalVtxCount - without >= 4 * letters);
 }
 

@@ -1,5 +1,5 @@
-// Damage to a recording is never silent: whoever shows a number of it shows what it shows of the
-// whole one, or says that the recording is damaged, or refuses it.
+// Damage to a recording is never silent: every reader shows the numbers of the whole recording,
+// says that the recording is damaged, or refuses it.
 
 #include "profiler/recording/judgement.h"
 
@@ -41,7 +41,7 @@ using profiler::RankReport;
 using profiler::RecordingState;
 
 /// Large enough for several snapshots, small enough to be read thousands of times. On a GPU, with
-/// what a calibration asks for.
+/// the facts that a calibration needs.
 Profile profile_of_gpu() {
   Profile profile = tests::synthetic_profile({.steps = 3, .layers = 2, .evaluate_every = 0});
   profile.header.device = "cuda";
@@ -87,7 +87,7 @@ class Recording {
   tests::TemporaryFolder folder;
   std::string sound;
   std::string sound_open;            // empty: closed
-  std::vector<size_t> used_of_open;  // the rest of it is empty space
+  std::vector<size_t> used_of_open;  // the rest is empty space
 };
 
 constexpr profiler::WriterOptions kSmallBlocks{.block_events = 60, .blocks = 64};
@@ -99,7 +99,7 @@ std::unique_ptr<Recording> closed_recording() {
   return recording;
 }
 
-/// As kill -9 leaves it: both files as they are in the middle of a step.
+/// The state that kill -9 leaves: both files as they are in the middle of a step.
 std::unique_ptr<Recording> killed_recording() {
   auto recording = std::make_unique<Recording>("killed");
   const Profile profile = profile_of_gpu();
@@ -109,7 +109,7 @@ std::unique_ptr<Recording> killed_recording() {
   const size_t until = profile.events.size() * 3 / 4;
   for (size_t i = 0; i < until; ++i) {
     writer.append(profile.events[i]);
-    // The last of all four blocks stay open, like those that a killed process leaves.
+    // The last of all four blocks stay open, like those of a killed process.
     while (writer.counts().events - writer.counts().sealed > 120) {
     }
   }
@@ -120,8 +120,8 @@ std::unique_ptr<Recording> killed_recording() {
   return recording;
 }
 
-/// A consumer says something of a recording; it throws std::invalid_argument or std::runtime_error
-/// where it refuses to.
+/// A consumer says something about a recording; it throws std::invalid_argument or
+/// std::runtime_error if it refuses to.
 struct Consumer {
   std::string name;
   std::function<std::string(const Recording&)> say;
@@ -174,7 +174,7 @@ std::string calibrated(const Recording& recording) {
                      found.nccl_bytes_a_communicator);
 }
 
-/// Its sizes are those of the files: of them only what is said of the recordings counts.
+/// It shows the sizes of files, so only what is said about the recordings counts.
 std::string bundled(const Recording& recording) {
   const std::string out = recording.folder.file("run.tar.zst");
   fs::remove(out);
@@ -230,7 +230,7 @@ size_t any_place(const Recording& recording, const std::string& bytes, Engine& e
   return recording.used_of_open[engine() % recording.used_of_open.size()];
 }
 
-/// Flips bits, cuts the end off, takes a piece out or makes a disk's sector zero.
+/// Flips bits, truncates, removes a piece, or zeroes a disk's sector.
 void damage(const Recording& recording, Engine& engine) {
   recording.restore();
   const bool in_open = !recording.sound_open.empty() && engine() % 2 == 0;
@@ -262,7 +262,7 @@ struct Count {
   int refused = 0;
 };
 
-/// Whether it is one of the three; there is no fourth.
+/// True if it is one of the three; there is no fourth.
 bool count(const Consumer& consumer, const Recording& recording, const std::string& whole,
            std::string& words, Count& counts) {
   try {
@@ -279,7 +279,7 @@ bool count(const Consumer& consumer, const Recording& recording, const std::stri
   return is_told || words == whole;
 }
 
-/// A peak may be too low where the judgement says so, and is never too high.
+/// A peak may be too low if the judgement says so, and is never too high.
 void check_bounds(const Recording& recording, const RankReport& whole) {
   RankReport found;
   try {
@@ -327,7 +327,7 @@ void check_damage(const Recording& recording, int rounds) {
   fmt::print("seed {}: {} damaged files of a {} recording, for each consumer:\n", seed, rounds,
              recording.name);
   for (size_t i = 0; i < counts.size(); ++i) {
-    fmt::print("  {:<24} {:>5} say so, {:>5} refuse, {:>5} are as of the whole one, 0 silent\n",
+    fmt::print("  {:<24} {:>5} say so, {:>5} refuse, {:>5} equal the whole one, 0 silent\n",
                consumers()[i].name, counts[i].told, counts[i].refused, counts[i].same);
     CHECK(counts[i].told + counts[i].refused > rounds / 4);
   }
@@ -345,7 +345,7 @@ TEST_CASE("no consumer is silent about damage in thousands of files", "[long]") 
   check_damage(*killed_recording(), 2000);
 }
 
-TEST_CASE("a recording is growing while its writer lives, and killed when it is gone") {
+TEST_CASE("a recording is growing while its writer lives, and killed when the writer is gone") {
   const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
   const Profile profile = profile_of_gpu();

@@ -1,4 +1,4 @@
-// Images of lanes against what they must show, counted pixel by pixel.
+// Compares images of lanes with what they must show, counted pixel by pixel.
 
 #include "viewer/scene/lane_image.h"
 
@@ -15,7 +15,7 @@
 namespace shardlens::viewer {
 namespace {
 
-/// No line over the stack, so that every pixel is a category's.
+/// Draws no line over the stack, so that every pixel belongs to a category.
 LaneStyle plain(int height, double top_bytes) {
   return {.height = height, .top_bytes = top_bytes, .edge = 0};
 }
@@ -47,7 +47,7 @@ int covered(const Image& image, int x) {
 
 }  // namespace
 
-TEST_CASE("a column of a stack is as high as its bytes, and so is every band of it") {
+TEST_CASE("a stack's column is as high as its bytes, and so is every band in it") {
   const auto seed = Catch::getSeed();
   CAPTURE(seed);
   std::mt19937_64 engine(seed);
@@ -63,7 +63,7 @@ TEST_CASE("a column of a stack is as high as its bytes, and so is every band of 
   }
 }
 
-TEST_CASE("bands stand in the stacking order from below") {
+TEST_CASE("bands are in stacking order from the bottom") {
   Extent extent;
   extent.at_max.fill(10);
   const Image image = stack_image({extent}, plain(120, 120));
@@ -116,7 +116,7 @@ TEST_CASE("an outline follows the totals without gaps") {
   for (int y = 39 - 35; y <= 39 - 5; ++y) CHECK(image.at(10, y) == packed({1, 2, 3}));
 }
 
-TEST_CASE("folded ranks reach from the least to the most") {
+TEST_CASE("folded ranks span from the least to the most") {
   std::vector<Columns> ranks;
   for (const int64_t bytes : {10, 30, 20}) {
     Extent extent;
@@ -128,7 +128,7 @@ TEST_CASE("folded ranks reach from the least to the most") {
   CHECK(image.at(0, 39 - 5) != image.at(0, 39 - 25));
 }
 
-TEST_CASE("blocks are stacked as high as the bands, whatever is too small to be seen") {
+TEST_CASE("blocks are stacked as high as the bands, despite invisibly small ones") {
   const Lane lane = lane_of(tests::view_recording());
   const ActionNames names(lane.info().header);
   const Warp warp = warp_of(Alignment::step, {&lane, &names}, {&lane, &names});
@@ -142,7 +142,7 @@ TEST_CASE("blocks are stacked as high as the bands, whatever is too small to be 
   }
 }
 
-TEST_CASE("in addresses, blocks that live at a time do not cover each other") {
+TEST_CASE("by address, blocks that are alive together do not overlap") {
   const Lane lane = lane_of(tests::view_recording({.steps = 1}));
   const ActionNames names(lane.info().header);
   const Warp warp = warp_of(Alignment::event, {&lane, &names}, {&lane, &names});

@@ -1,5 +1,5 @@
-// A lane says the same as `profile report`, which follows the recording in a way of its own; a lane
-// of segments says what a plain allocator and PyTorch's own snapshots hold.
+// A lane says the same as `profile report`, which follows the recording independently; a lane of
+// segments says what a plain allocator and PyTorch's own snapshots hold.
 
 #include <algorithm>
 #include <catch2/catch_get_random_seed.hpp>
@@ -65,7 +65,7 @@ void check_like_report(const profiler::Profile& profile) {
   }
 }
 
-/// A run of an allocator. Each event's label is the number of the allocation that was under way.
+/// A run of an allocator. Each event's label is the number of the current allocation.
 struct NumberedRun {
   profiler::Profile profile;
   std::vector<int64_t> reserved;  // after each event of a segment
@@ -103,8 +103,8 @@ NumberedRun numbered_run(uint64_t seed, bool expandable) {
   return run;
 }
 
-/// Checks what all segments together have given to tensors, and that none has given more than it
-/// has.
+/// Checks what all segments together have handed out to tensors, and that none has handed out more
+/// than its size.
 void check_uses(const NumberedRun& run, const Lane& lane) {
   std::map<uint64_t, int64_t> live;
   int64_t given = 0;
@@ -169,7 +169,7 @@ TEST_CASE("a lane's peaks, compositions and steps are the report's") {
   check_like_report(tests::view_recording());
 }
 
-TEST_CASE("what is alive after any change adds up to the bands there") {
+TEST_CASE("live memory after any change adds up to the bands there") {
   const auto seed = Catch::getSeed();
   CAPTURE(seed);
   const Lane lane = lane_of(tests::synthetic_profile({.seed = seed, .steps = 120, .layers = 24}));
@@ -184,7 +184,7 @@ TEST_CASE("what is alive after any change adds up to the bands there") {
   }
 }
 
-TEST_CASE("a time shows the action that ran, a change the stretch it was in") {
+TEST_CASE("a time shows the action that ran, a change shows its interval") {
   const Lane lane = lane_of(tests::view_recording({.steps = 2}));
   const auto& stretches = lane.arrays().stretches;
   REQUIRE(stretches.size() == 4);
@@ -198,7 +198,7 @@ TEST_CASE("a time shows the action that ran, a change the stretch it was in") {
   CHECK(lane.stretch_of_change(stretches[2].first_change) == &stretches[2]);
 }
 
-TEST_CASE("events that make no sense leave a lane that can be asked") {
+TEST_CASE("events that make no sense leave a lane that can be queried") {
   profiler::Profile profile;
   profile.header.device = "cuda";
   profile.events = {
@@ -241,7 +241,7 @@ TEST_CASE("a part of an expandable segment that is unmapped leaves the rest") {
   add(1, 1000, 100, EventKind::alloc);
   add(2, 1100, 100, EventKind::alloc);
   add(3, 1050, 100, EventKind::free);  // the end of one and the beginning of the other
-  add(4, 5000, 10, EventKind::free);   // nothing is there
+  add(4, 5000, 10, EventKind::free);   // nothing is mapped
   const Lane lane = lane_of(profile, Space::segment);
   int64_t bytes = 0;
   for (const uint32_t index : lane.alive_after(lane.changes() - 1)) {
@@ -249,7 +249,7 @@ TEST_CASE("a part of an expandable segment that is unmapped leaves the rest") {
     bytes += block.given_bytes;
     CHECK((block.address == 1000 || block.address == 1150));
     CHECK(block.given_bytes == 50);
-    CHECK(lane.label(block).empty());  // "expandable segment" is no call
+    CHECK(lane.label(block).empty());  // "expandable segment" is not a call
   }
   CHECK(bytes == 100);
   CHECK(lane.peak().max_bytes == 200);
@@ -272,7 +272,7 @@ TEST_CASE("the segments of PyTorch's own snapshot have the calls that took them"
     CHECK(lane.label(block) == profile.strings[profile.events[i + 1].label]);
     named += lane.label(block).empty() ? 0 : 1;
   }
-  // Its one failed request: PyTorch's trace has it behind 106 of the others.
+  // Its only failed request: PyTorch's trace has it after 106 of the others.
   REQUIRE(lane.arrays().failures.size() == 1);
   CHECK(lane.arrays().failures[0].asked_bytes > 0);
   CHECK(at == 7);

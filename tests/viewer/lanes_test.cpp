@@ -1,5 +1,5 @@
-// Many runs: their lanes are scrolled, folded, sorted, closed and renamed, no number of theirs is
-// cut, and runs of two memories are compared each with their own.
+// Tests many runs: their lanes are scrolled, folded, sorted, closed and renamed, none of their
+// numbers is cut, and runs of two memories are compared separately.
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
@@ -80,7 +80,7 @@ std::vector<std::string> cut_numbers(const Picture& picture) {
 
 TEST_CASE("sixty-four lanes are scrolled: each has its card, and no number is cut") {
   ViewState state = many().state;
-  state.panels.alive = false;  // its names have numbers of their own
+  state.panels.alive = false;  // its names contain numbers
   Presenter presenter(state, "");
   const auto scroll_through = [&](const Canvas& canvas, std::string_view layout) {
     act(presenter, layout);
@@ -105,7 +105,7 @@ TEST_CASE("sixty-four lanes are scrolled: each has its card, and no number is cu
   scroll_through(kLarge, "layout.columns");
 }
 
-TEST_CASE("every part of the picture says under the pointer what it is or does") {
+TEST_CASE("every part of the picture has a tooltip that says what it is or does") {
   ViewState state = many().state;
   state.files.resize(6);
   state.lanes.folded = {state.files[5]};
@@ -131,7 +131,7 @@ TEST_CASE("every part of the picture says under the pointer what it is or does")
   look();
   act(presenter, "tree");
   look();
-  silent.erase(Area::Kind::tree);  // its ground
+  silent.erase(Area::Kind::tree);  // its background
   silent.erase(Area::Kind::lane);  // a run may have nothing at the middle of the axis
   CHECK(silent.empty());
   for (const Area::Kind kind :
@@ -223,7 +223,7 @@ TEST_CASE("a run is closed by its button, comes back by undo, and stays closed i
   CHECK(presenter.runs()[1].name == gone);
 }
 
-TEST_CASE("what is under the pointer while a run is closed is that of no other run") {
+TEST_CASE("a tooltip while a run is closed does not show another run") {
   ManyRuns two(2);
   Presenter presenter(two.state, "");
   const auto lanes = areas_of(draw_on(presenter, kSmall), Area::Kind::lane);
@@ -239,7 +239,7 @@ TEST_CASE("what is under the pointer while a run is closed is that of no other r
   CHECK_FALSE(presenter.state().cursor.has_value());
 }
 
-TEST_CASE("a run is renamed wherever it is named, and an empty name is its first one") {
+TEST_CASE("a run is renamed wherever it is named, and an empty name restores the first") {
   ManyRuns two(2);
   Presenter presenter(two.state, "");
   draw_on(presenter, kWide);

@@ -36,7 +36,7 @@ const Picture& pictured(Presenter& presenter) {
 
 const Lane& lane_of_run(const Presenter& presenter) { return presenter.runs()[0].at_peak().lane; }
 
-/// Returns the change that the list of events marks, the one in its middle.
+/// Returns the change that the list of events marks, which is the middle one.
 std::vector<size_t> listed(Presenter& presenter) {
   std::vector<size_t> changes;
   for (const Area& area : areas_of(pictured(presenter), Area::Kind::event_row)) {
@@ -47,7 +47,7 @@ std::vector<size_t> listed(Presenter& presenter) {
 
 }  // namespace
 
-TEST_CASE("one can go through every allocation and free, in any alignment") {
+TEST_CASE("every allocation and free can be visited, in any alignment") {
   const OneRun run;
   for (const char* const alignment : {"align.event", "align.time", "align.step"}) {
     CAPTURE(alignment);
@@ -74,7 +74,7 @@ TEST_CASE("one can go through every allocation and free, in any alignment") {
   }
 }
 
-TEST_CASE("the list of events is of those around the moment, and a press goes to one") {
+TEST_CASE("the list has the events around the moment, and a press goes to one") {
   const OneRun run;
   Presenter presenter(run.state, "");
   act(presenter, {"align.event", "panel.events"});
@@ -112,7 +112,7 @@ TEST_CASE("a request that failed is in the plot, in the list, and one command aw
   CHECK(says(pictured(presenter), bytes_text(failures[0].free_bytes) + " free"));
 }
 
-TEST_CASE("a segment says how much of it is used at the moment that is shown") {
+TEST_CASE("a segment says how many of its bytes are used at the shown moment") {
   ViewState state;
   state.files = {SHARDLENS_SOURCE_DIR "/tests/fixtures/memory_viz/whole.pickle"};
   Presenter presenter(state, "");
@@ -123,7 +123,7 @@ TEST_CASE("a segment says how much of it is used at the moment that is shown") {
   CHECK_FALSE(says(pictured(presenter), " used, "));
 }
 
-TEST_CASE("a narrow window has room for what was asked for, and parts do not cover each other") {
+TEST_CASE("a narrow window has room for its panels, and parts do not cover each other") {
   constexpr Canvas kNarrow{1000, 600, 0, 1};
   const OneRun run;
   Presenter presenter(run.state, "");
@@ -139,7 +139,7 @@ TEST_CASE("a narrow window has room for what was asked for, and parts do not cov
   CHECK(count(Area::Kind::control) > 10);
 }
 
-TEST_CASE("a drag over the minimap shows that part, and from then on moves it") {
+TEST_CASE("a drag over the minimap shows that part, and later drags move it") {
   const OneRun run;
   Presenter presenter(run.state, "");
   const Box map = areas_of(pictured(presenter), Area::Kind::minimap).front().box;
@@ -154,7 +154,7 @@ TEST_CASE("a drag over the minimap shows that part, and from then on moves it") 
   };
   presenter.press(map.x + map.w / 2, y);
   presenter.release();
-  CHECK_FALSE(presenter.state().view.has_value());  // a press alone shows nothing else
+  CHECK_FALSE(presenter.state().view.has_value());  // a press without a drag changes nothing
   drag(0.75F, 0.25F);
   REQUIRE(presenter.state().view.has_value());
   const Range view = *presenter.state().view;
@@ -184,7 +184,7 @@ TEST_CASE("a recording without categories opens with its blocks") {
   CHECK(other.state().detail == Detail::bands);
 }
 
-TEST_CASE("the y axes stay within the whole, at whatever height they are zoomed") {
+TEST_CASE("the y axes stay within the whole range, at whatever height they are zoomed") {
   ViewState state;
   zoom_heights(state, 0.5, 0.5);
   CHECK(state.heights.begin == Catch::Approx(0.25));
@@ -196,7 +196,7 @@ TEST_CASE("the y axes stay within the whole, at whatever height they are zoomed"
   CHECK(state.heights == Range{0, 1});
 }
 
-TEST_CASE("zooming keeps what is under the pointer and stays inside") {
+TEST_CASE("zooming keeps the point under the pointer and stays inside") {
   Facts facts;
   facts.extent = {-1, 4};
   ViewState state;

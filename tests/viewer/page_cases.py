@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""The page to hand on, in a headless Chromium: what it draws and says is held against sums that are made
-here, one allocation after the other, and against what `shardlens profile` says of the same recording.
+"""Tests the exported page in a headless Chromium: what it draws and says is compared with sums that
+are made here, one allocation after the other, and with what `shardlens profile` says about the same
+recording.
 
     tests/viewer/page_cases.py BIN [quick|long] [PICTURES]
 
-BIN is the folder of the programs. Ends with 77 where there is no Chromium. Pictures are kept in the folder
-PICTURES, to be looked at.
+BIN is the folder of the programs. Exits with 77 without a Chromium. Pictures are kept in the folder
+PICTURES, for inspection.
 """
 
 import json
@@ -20,7 +21,7 @@ from browser import Browser, find_browser
 
 NO_BROWSER = 77
 HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'>"
-PAGE = 512  # the allocator's rounding, of which sizes here are multiples
+PAGE = 512  # the allocator's rounding; sizes here are multiples
 
 
 def frames(*calls):
@@ -29,7 +30,7 @@ def frames(*calls):
 
 
 def training(seed, steps=4, layers=5, keeps=0):
-    """Returns entries of a made-up training's trace; `keeps` blocks a step are never freed."""
+    """Returns entries of a synthetic training run; `keeps` blocks a step are never freed."""
     draw = random.Random(seed)
     entries, now, address = [], 1_000_000, 1 << 40
 
@@ -69,7 +70,7 @@ def write_snapshot(path, entries):
 
 
 def states(entries):
-    """Returns the time and the total after each entry: the sums that a page is held against."""
+    """Returns the time and the total after each entry, to compare a page with."""
     now, total = [], 0
     for entry in entries:
         total += entry["size"] if entry["action"] == "alloc" else -entry["size"]

@@ -1,5 +1,5 @@
-// The page to hand on, as text: what it says without its script, and that nothing in a recording
-// can become a part of it. What the script makes of the rest is tried in a browser: page_cases.py.
+// Tests the exported page, as text: what it says without its script, and that nothing in a
+// recording can become markup or code. The script itself is tested in a browser: page_cases.py.
 
 #include "viewer/page/page.h"
 
@@ -52,7 +52,7 @@ bool has(const std::string& page, const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("a page says its peaks without a script, and its facts are those of the lanes") {
+TEST_CASE("a page shows its peaks without a script, and its facts are those of the lanes") {
   const auto runs = two_runs();
   const std::string page = page_of(runs);
   CHECK(page.starts_with("<!doctype html>"));
@@ -94,7 +94,7 @@ TEST_CASE("a page has the colours of the viewer") {
   }
 }
 
-TEST_CASE("no name of a recording becomes a part of a page, and it loads nothing") {
+TEST_CASE("no name in a recording becomes markup, and a page loads nothing") {
   auto runs = two_runs();
   const std::string plain = page_of(runs);
   CHECK(has(plain, "&lt;/script&gt;&lt;script&gt;alert(1)&lt;/script&gt;&quot;'&amp;&lt;b&gt;"));
@@ -106,7 +106,7 @@ TEST_CASE("no name of a recording becomes a part of a page, and it loads nothing
   CHECK(has(plain, "default-src 'none'"));
 }
 
-TEST_CASE("a page says what its recording is worth beside the number") {
+TEST_CASE("a page shows its recording's judgement beside the number") {
   profiler::Profile profile = tests::view_recording({});
   profile.judgement.state = profiler::RecordingState::damaged;
   profile.judgement.missing_from_ns = 1'000'000;
@@ -121,7 +121,7 @@ TEST_CASE("a page says what its recording is worth beside the number") {
                       bytes_text(runs.front().at_peak().lane.peak().max_bytes) + "</b>"));
 }
 
-TEST_CASE("a step that is like the one before costs nearly nothing but its times") {
+TEST_CASE("a step like the previous one costs little more than its times") {
   const Run few = run_of("few", {.steps = 100});
   const Run many = run_of("many", {.steps = 200});
   const auto size_of = [](const Run& run) {

@@ -74,7 +74,7 @@ const Lane& lane_of_pick(const Presenter& presenter) {
 }
 
 struct Shares {
-  int64_t part = 0;  // of the blocks whose name begins with mlp
+  int64_t part = 0;  // bytes of the blocks whose name begins with mlp
   int64_t all = 0;
 };
 
@@ -169,7 +169,7 @@ TEST_CASE("a press on a band, a name in the legend and a row of the table select
   }
 }
 
-TEST_CASE("rows of what is alive select what they are of") {
+TEST_CASE("rows of the panel of live memory select their category or place") {
   for (const auto& [grouping, scope] :
        {std::pair{Grouping::none, PickScope::block}, std::pair{Grouping::label, PickScope::name},
         std::pair{Grouping::category, PickScope::category}}) {
@@ -191,8 +191,8 @@ TEST_CASE("rows of what is alive select what they are of") {
   }
 }
 
-TEST_CASE("a place of the panel selects its largest block and all of that name, in its run") {
-  for (const size_t focus : {0, 1}) {  // the baseline has its largest places, the other the changes
+TEST_CASE("a place in the panel selects its largest block and all of that name, in its run") {
+  for (const size_t focus : {0, 1}) {  // the baseline shows places, the other changes
     Presenter presenter(stacked_runs().state, "");
     ViewState state = presenter.state();
     state.focus = focus;
@@ -230,7 +230,7 @@ TEST_CASE("S goes through every block that is alive, the largest first") {
     CHECK(seen.insert(presenter.state().pick->block).second);
   }
   CHECK(seen == std::set<uint32_t>(alive.begin(), alive.end()));
-  // A category selects its own blocks only.
+  // A category only selects its own blocks.
   act(presenter, {"pick.next", "pick.wider", "pick.wider"});
   CHECK(presenter.state().pick->scope == PickScope::category);
   for (int i = 0; i < 30; ++i) {
@@ -240,7 +240,7 @@ TEST_CASE("S goes through every block that is alive, the largest first") {
   }
 }
 
-TEST_CASE("what is said of a block is what was recorded, with its whole stack") {
+TEST_CASE("a block's details are those recorded, with its whole stack") {
   Presenter presenter(stacked_runs().state, "");
   CHECK(presenter.pick_text().empty());
   CHECK_FALSE(presenter.pick_call());
@@ -265,7 +265,7 @@ TEST_CASE("what is said of a block is what was recorded, with its whole stack") 
   }
   CHECK(says(presenter, "Mlp.forward"));
   CHECK(says(presenter, "train.py:100"));
-  // The innermost call with a file is the one that is opened, until another one is marked.
+  // The innermost call with a file is opened, unless another one is marked.
   REQUIRE(presenter.pick_call());
   CHECK(presenter.pick_call()->name == "Mlp.forward");
   const auto calls = areas_of(presenter, Area::Kind::call);
@@ -275,7 +275,7 @@ TEST_CASE("what is said of a block is what was recorded, with its whole stack") 
   CHECK(presenter.pick_call()->line == 100);
 }
 
-TEST_CASE("a selection that the recordings do not have is said, and harms nothing") {
+TEST_CASE("a selection that the recordings lack is reported, and harms nothing") {
   for (const Pick& pick :
        {Pick{.run = 9}, Pick{.rank = 9}, Pick{.block = kNoBlock - 1},
         Pick{.scope = PickScope::name, .block = kNoBlock - 1},
@@ -294,7 +294,7 @@ TEST_CASE("a selection that the recordings do not have is said, and harms nothin
   }
 }
 
-TEST_CASE("a press on a frame lets it fill the width, and one on that goes back") {
+TEST_CASE("a press on a frame makes it fill the width, and a second press goes back") {
   Presenter presenter(stacked_runs().state, "");
   act(presenter, {"tree"});
   const auto frames = areas_of(presenter, Area::Kind::frame);
@@ -315,7 +315,7 @@ TEST_CASE("a press on a frame lets it fill the width, and one on that goes back"
   CHECK(presenter.state().tree.zoom.empty());
 }
 
-TEST_CASE("a place is left for its block where the tree is another one") {
+TEST_CASE("a place gives way to its block if the tree is another one") {
   for (const char* id : {"tree.by", "tree.from", "focus.next", "rank.next"}) {
     Presenter presenter(stacked_runs().state, "");
     act(presenter, {"rank.next", "tree"});
@@ -328,7 +328,7 @@ TEST_CASE("a place is left for its block where the tree is another one") {
   }
 }
 
-TEST_CASE("the choices of the tree and the heads of its list are pressed") {
+TEST_CASE("the tree's choices and the heads of its list can be pressed") {
   Presenter presenter(stacked_runs().state, "");
   act(presenter, {"tree"});
   const auto choices = areas_of(presenter, Area::Kind::tree_choice);
@@ -354,7 +354,7 @@ TEST_CASE("the choices of the tree and the heads of its list are pressed") {
   CHECK_FALSE(presenter.hover_text(row.box.x + 1, row.box.y + 1).empty());
 }
 
-TEST_CASE("with another run in focus the tree says what changed, and a search what it found") {
+TEST_CASE("with another run in focus the tree shows changes, and a search its results") {
   ViewState state = stacked_runs().state;
   state.tree.is_open = true;
   state.focus = 1;
@@ -369,7 +369,7 @@ TEST_CASE("with another run in focus the tree says what changed, and a search wh
                                         static_cast<double>(shares.all))));
 }
 
-TEST_CASE("details have room beside narrow lanes, and parts still do not cover each other") {
+TEST_CASE("details have room beside narrow lanes without covering other parts") {
   ViewState state;
   state.pick = Pick{};
   state.tree.is_open = true;

@@ -1,5 +1,5 @@
-// Plans in the viewer: drawn over what was measured, made of a file, or turned in the what-if
-// panel.
+// Tests plans in the viewer: drawn over what was measured, made from a file, or changed in the
+// what-if panel.
 
 #include <algorithm>
 #include <catch2/catch_get_random_seed.hpp>
@@ -42,8 +42,8 @@ planner::Config config_of(const std::string& reshard) {
 }
 
 /// A plan, and a recording of the same run that took `extra_bytes` more for one activation and
-/// twice as long. Where it `goes_on` it has another step, which is the last once more: that one
-/// ends with what the end of the run frees, two scalars.
+/// twice as long. If it `goes_on`, it has another step, a copy of the last one, which ends with
+/// what the end of the run frees: two scalars.
 constexpr int64_t kTwoScalarsBytes = 1024;
 struct Pair {
   explicit Pair(int64_t extra_bytes, bool goes_on = false) {
@@ -76,7 +76,7 @@ struct Pair {
     step.front().value += 1;
     events.insert(events.begin() + static_cast<std::ptrdiff_t>(end), step.begin(), step.end());
   }
-  /// The largest block that is freed again within its step, in step 1.
+  /// The largest block that is freed within its step, in step 1.
   static void grow(profiler::Profile& profile, int64_t bytes) {
     if (bytes == 0) return;
     int64_t step = -1;
@@ -102,7 +102,7 @@ const Picture& draw(Presenter& presenter) {
   return presenter.picture(kCanvas, plain_fonts(kCanvas.scale));
 }
 
-/// A column's highest bytes lie in this range: a change on the edge of two columns may be in
+/// A column's highest bytes are in this range: a change on the boundary of two columns may be in
 /// either.
 Range shown_at(const std::vector<std::optional<Extent>>& columns, size_t i) {
   Range shown{static_cast<double>(columns[i]->max_bytes),
@@ -115,7 +115,7 @@ Range shown_at(const std::vector<std::optional<Extent>>& columns, size_t i) {
   return shown;
 }
 
-/// Of all of the run; a recording that goes on for a step has no more than that at its end.
+/// The highest bytes of the whole run; a recording with one more step has no more at its end.
 void check_columns(const Run& run, Alignment alignment, int count, int64_t most_bytes) {
   const Lane& lane = run.ranks[0].lane;
   const NamedLane one{&lane, &run.ranks[0].names};
@@ -144,7 +144,7 @@ void check_columns(const Run& run, Alignment alignment, int count, int64_t most_
 
 }  // namespace
 
-TEST_CASE("a plan lies on the run of its schedule, to the byte in every column and alignment") {
+TEST_CASE("a plan matches the run of its schedule, to the byte in every column and alignment") {
   for (const bool goes_on : {false, true}) {
     Pair pair(0, goes_on);
     OpenedRuns opened = open_runs(pair.state.files, "");
@@ -164,7 +164,7 @@ TEST_CASE("a plan lies on the run of its schedule, to the byte in every column a
   }
 }
 
-TEST_CASE("a plan of other work stays a strategy of its own, and joined ones come apart again") {
+TEST_CASE("a plan of other work stays separate, and joined ones can be separated again") {
   Pair pair(0);
   const planner::PlannedTimeline other = planner::make_timeline(config_of("false"), {});
   planner::Config larger = config_of("true");
@@ -203,7 +203,7 @@ TEST_CASE("a run keeps its name beside a plan that was stored under the same one
   CHECK(opened.runs[0].name == "run");
 }
 
-TEST_CASE("what was measured beside the plan is said in bytes, and drawn") {
+TEST_CASE("the difference between run and plan is given in bytes, and drawn") {
   Pair exact(0);
   Presenter same(exact.state, "");
   CHECK(says(draw(same), "as planned, to the byte"));
@@ -213,7 +213,7 @@ TEST_CASE("what was measured beside the plan is said in bytes, and drawn") {
   const Picture& picture = draw(more);
   CHECK(says(picture, "at most 3.00 MiB more"));
   CHECK_FALSE(says(picture, "as planned"));
-  // In bars of the colour for more.
+  // Drawn as bars in the colour for more.
   const uint32_t bar = packed(colors_of(Theme::light).more);
   const bool has_bar = std::ranges::any_of(picture.items, [&](const Item& item) {
     const auto* const placed = std::get_if<PlacedImage>(&item);
@@ -222,7 +222,7 @@ TEST_CASE("what was measured beside the plan is said in bytes, and drawn") {
   CHECK(has_bar);
 }
 
-TEST_CASE("the report says of a run what its plan had said, and of a plan its verdict") {
+TEST_CASE("the report has a run's plan beside the run, and a plan's verdict") {
   Pair pair(0);
   const Presenter presenter(pair.state, "");
   const std::string size = bytes_text(pair.plan.peak.allocated_bytes);
@@ -241,7 +241,7 @@ TEST_CASE("the report says of a run what its plan had said, and of a plan its ve
             .find("predicted, " + planner::verdict_line(pair.plan)) != std::string::npos);
 }
 
-TEST_CASE("a plan's JSON and a run's config.json are simulated when they are opened") {
+TEST_CASE("a plan's JSON and a run's config.json are simulated when opened") {
   const tests::TemporaryFolder folder;
   const planner::Config config = config_of("true");
   const planner::Plan plan = planner::make_plan(config, {});
@@ -266,7 +266,7 @@ TEST_CASE("a plan's JSON and a run's config.json are simulated when they are ope
   }
 }
 
-TEST_CASE("a run whose data lie on another machine is planned with noise, which its name says") {
+TEST_CASE("a run whose data is on another machine is planned with noise, as its name says") {
   planner::Config config = config_of("true");
   const Run noise = planned_run({.name = "r", .config = to_json(config), .gpu = ""});
   CHECK(noise.name == "r");
@@ -286,7 +286,7 @@ TEST_CASE("a damaged plan is one message, or a plan") {
   int opened_runs = 0;
   for (int i = 0; i < 200; ++i) {
     std::string damaged = whole;
-    // Letters and punctuation alone: a number that grew would be simulated as it says.
+    // Only letters and punctuation: a number that grew would be simulated.
     const auto at = engine() % damaged.size();
     if (std::isdigit(static_cast<unsigned char>(damaged[at])) != 0) continue;
     damaged[at] = static_cast<char>('A' + engine() % 60);
@@ -303,7 +303,7 @@ TEST_CASE("a damaged plan is one message, or a plan") {
   CHECK(opened_runs > 0);
 }
 
-TEST_CASE("the what-if panel shows the plan that the planner makes, turns it, and keeps it") {
+TEST_CASE("the what-if panel shows the planner's plan, changes it, and keeps it") {
   Pair pair(0);
   Presenter presenter(pair.state, "");
   draw(presenter);
@@ -342,7 +342,7 @@ TEST_CASE("the what-if panel shows the plan that the planner makes, turns it, an
   CHECK(presenter.runs().size() == 1);
 }
 
-TEST_CASE("the what-if panel says of what is too large that it does not fit") {
+TEST_CASE("the what-if panel says that a plan that is too large does not fit") {
   const std::string config = R"({"model":"vit-l16","batch":4096,"workers":8,"device":"null:h200"})";
   ViewState state;
   state.what_if = WhatIfEdit{.of = "large", .base = config, .config = config, .gpu = ""};
@@ -352,7 +352,7 @@ TEST_CASE("the what-if panel says of what is too large that it does not fit") {
   CHECK_FALSE(says(picture, "fit well"));
 }
 
-TEST_CASE("what cannot be planned is said, and the last plan stays") {
+TEST_CASE("a plan that cannot be made is reported, and the last plan stays") {
   Pair pair(0);
   Presenter presenter(pair.state, "");
   draw(presenter);
@@ -367,7 +367,7 @@ TEST_CASE("what cannot be planned is said, and the last plan stays") {
   CHECK(says(draw(presenter), "it fits"));
 }
 
-TEST_CASE("a picture that does not wait marks the last plan stale until the new one is there") {
+TEST_CASE("a picture that does not wait marks the last plan stale until the new one exists") {
   Pair pair(0);
   Presenter presenter(pair.state, "");
   draw(presenter);
@@ -376,7 +376,7 @@ TEST_CASE("a picture that does not wait marks the last plan stale until the new 
   presenter.set_patience(std::chrono::milliseconds(0));
   for (int i = 0; i < 3; ++i) act(presenter, "whatif.batch.more");
   draw(presenter);
-  // The worker may have been as quick as that; else the picture says so.
+  // The worker may have been that quick; else the picture says so.
   CHECK(presenter.is_planning() == says(draw(presenter), "stale"));
   while (presenter.is_planning()) presenter.follow_plan();
   CHECK_FALSE(says(draw(presenter), "stale"));
@@ -445,7 +445,7 @@ TEST_CASE(
   CHECK(planned.plan.pinned_bytes > 0);
   REQUIRE(presenter.runs().size() == 2);
   CHECK(peak(1) == 0);
-  // Nothing of an empty lane fails.
+  // Nothing fails on an empty lane.
   for (const Command& command : commands()) {
     if (command.apply == nullptr || command.id.starts_with("whatif")) continue;
     CAPTURE(command.id);

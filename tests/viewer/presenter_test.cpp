@@ -123,7 +123,7 @@ TEST_CASE("a session drawn twice is the same to the last pixel, and so it is whe
   }
 }
 
-TEST_CASE("runs of a device and of the host are compared among themselves, on card and in table") {
+TEST_CASE("runs on a device and on the host are compared separately, on card and in table") {
   Runs mixed;
   mixed.state.files.resize(1);  // on a device
   mixed.write("host", {.device = "cpu"}, 1);
@@ -163,7 +163,7 @@ TEST_CASE("the table of fourteen runs cuts no number") {
   }
 }
 
-TEST_CASE("numbers of the table end below each other, whatever stands beside them") {
+TEST_CASE("numbers in the table are right-aligned, whatever is beside them") {
   for (const int width : {1000, 1400, 2200}) {
     CAPTURE(width);
     Presenter presenter(runs().state, "");
@@ -202,7 +202,7 @@ TEST_CASE("names that are cut keep both their ends") {
     CHECK(name.starts_with(cut.substr(0, dots)));
     CHECK(name.ends_with(cut.substr(dots + 3)));
   }
-  // No character of several bytes is cut in two.
+  // No multi-byte character is cut in two.
   const std::string umlauts = "\u00fc\u00fc\u00fc\u00fc\u00fc\u00fc\u00fc\u00fc";
   for (float width = 0; width < 120; ++width) {
     const std::string cut = paint.fitted_ends(Style::small, umlauts, width);
@@ -212,7 +212,7 @@ TEST_CASE("names that are cut keep both their ends") {
   }
 }
 
-TEST_CASE("a category that is alone has its own headline, change and axis") {
+TEST_CASE("a category shown alone has its own headline, change and axis") {
   Presenter presenter(runs().state, "");
   draw(presenter);
   ViewState state = presenter.state();
@@ -275,7 +275,7 @@ TEST_CASE("the pointer places the cursor, selects, zooms and moves") {
   perform(presenter, "zoom.selection");
   CHECK(presenter.state().view->begin == Catch::Approx(*presenter.state().cursor));
 
-  // Under the pointer stays what was there.
+  // The point under the pointer stays the same.
   perform(presenter, "zoom.all");
   draw(presenter);
   presenter.wheel(plot.x + plot.w * 0.3F, y, 3);
@@ -295,7 +295,7 @@ TEST_CASE("the pointer places the cursor, selects, zooms and moves") {
 TEST_CASE("the y axis fits what is in view, and is zoomed where the pointer is") {
   Presenter presenter(runs().state, "");
   const Box plot = area_of(draw(presenter), Area::Kind::lane, 0).box;
-  // The category under a pixel is the one under the height that the pixel stands for.
+  // The category under a pixel is the one at the height that the pixel represents.
   const auto category_under = [&](float y) {
     const std::string text = presenter.hover_text(plot.x + plot.w / 2, y);
     const size_t line = text.rfind('\n');
@@ -335,7 +335,7 @@ TEST_CASE("the legend hides a category, a card takes the focus") {
   CHECK(presenter.state().hidden_categories == 0);
 }
 
-TEST_CASE("under the pointer stands the exact number") {
+TEST_CASE("the tooltip shows the exact number") {
   Presenter presenter(runs().state, "");
   const Area lane = area_of(draw(presenter), Area::Kind::lane, 2);
   const double peak = presenter.facts().peak_x[2];
@@ -349,7 +349,7 @@ TEST_CASE("under the pointer stands the exact number") {
   CHECK(presenter.hover_text(1, 1).empty());
 }
 
-TEST_CASE("what is searched is counted, and a search that makes no sense is refused") {
+TEST_CASE("the results of a search are counted, and a search that makes no sense is refused") {
   Presenter presenter(runs().state, "");
   CHECK_THROWS_AS(presenter.set_search(">many"), std::invalid_argument);
   CHECK(presenter.state().search.empty());
@@ -374,7 +374,7 @@ TEST_CASE("a recording without steps is aligned by its allocations") {
   CHECK(says(draw(presenter), "allocations and frees"));
 }
 
-TEST_CASE("of very many actions the ribbon still shows computation and communication") {
+TEST_CASE("with very many actions the ribbon still shows computation and communication") {
   const tests::TemporaryFolder folder;
   tests::write_profile(folder.file("long.slp"), tests::view_recording({.steps = 60}));
   ViewState state;
@@ -399,7 +399,7 @@ TEST_CASE("of very many actions the ribbon still shows computation and communica
   CHECK(rows_with_color() == 2);
 }
 
-TEST_CASE("the list of what is alive can be scrolled to its end, and no further") {
+TEST_CASE("the list of live memory can be scrolled to its end, and no further") {
   ViewState state = runs().state;
   state.grouping = Grouping::none;
   Presenter presenter(state, "");
@@ -412,14 +412,14 @@ TEST_CASE("the list of what is alive can be scrolled to its end, and no further"
   draw(presenter);
 }
 
-TEST_CASE("legend and table name what is drawn in the view, not only what is there at the peak") {
+TEST_CASE("legend and table name all categories in view, not only those at the peak") {
   Presenter presenter(runs().state, "");
   const auto in_legend = [&](Category category) {
     return std::ranges::any_of(draw(presenter).areas, [&](const Area& area) {
       return area.kind == Area::Kind::legend && area.index == static_cast<size_t>(category);
     });
   };
-  // Forward takes a workspace that is gone at the peak, which is in backward.
+  // Forward takes a workspace that is freed before the peak, which is in backward.
   for (const Run& run : presenter.runs()) {
     CHECK(run.at_peak().lane.peak().at_max[static_cast<size_t>(Category::workspace)] == 0);
   }
@@ -428,12 +428,12 @@ TEST_CASE("legend and table name what is drawn in the view, not only what is the
   CHECK_FALSE(in_legend(Category::checkpoint_staging));
 }
 
-TEST_CASE("a narrow window's legend goes on in further lines, and covers nothing") {
+TEST_CASE("a narrow window's legend wraps into further lines, and covers nothing") {
   Presenter presenter(runs().state, "");
   const auto legend_at = [&](int width) {
     const Canvas canvas{width, 900, 0, 1};
     std::vector<Box> entries;
-    Box name;  // of the entry that the legend's next area is of
+    Box name;  // the entry of the legend's next area
     for (const Area& area : presenter.picture(canvas, plain_fonts(canvas.scale)).areas) {
       if (area.kind == Area::Kind::category) name = area.box;
       if (area.kind != Area::Kind::legend) continue;
@@ -456,7 +456,7 @@ TEST_CASE("a narrow window's legend goes on in further lines, and covers nothing
   }
 }
 
-TEST_CASE("the table scrolls where it has no room, and keeps the sum and what decides") {
+TEST_CASE("the table scrolls if it lacks room, and keeps the sum and the decisive rows") {
   Presenter presenter(runs().state, "");
   const Canvas low{1400, 560, 0, 1};
   const auto picture = [&] { return presenter.picture(low, plain_fonts(low.scale)); };
@@ -481,7 +481,7 @@ TEST_CASE("the table scrolls where it has no room, and keeps the sum and what de
   CHECK(presenter.state().table_first == 0);
 }
 
-TEST_CASE("two runs open with what changed") {
+TEST_CASE("two runs open with their changes") {
   Presenter presenter(runs().state, "");
   CHECK_FALSE(says(draw(presenter), "Compared with keep"));
   presenter.choose_view();
@@ -490,7 +490,7 @@ TEST_CASE("two runs open with what changed") {
   CHECK(says(draw(presenter), "in both"));
 }
 
-TEST_CASE("the table's CSV is what is on screen") {
+TEST_CASE("the table's CSV matches the screen") {
   Presenter presenter(runs().state, "");
   const std::string csv = presenter.table_csv();
   CHECK(csv.starts_with("category,\"keep bytes\",\"reshard bytes\",\"large bytes\"\nall,"));
@@ -498,7 +498,7 @@ TEST_CASE("the table's CSV is what is on screen") {
         std::string::npos);
 }
 
-TEST_CASE("messages are on screen, beside what could be opened; without anything there is help") {
+TEST_CASE("messages are shown beside what could be opened; without any run there is help") {
   ViewState state = runs().state;
   state.files.push_back(runs().folder.file("missing"));
   Presenter presenter(state, "");

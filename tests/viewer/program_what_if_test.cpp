@@ -1,6 +1,6 @@
-// Asks what if. A recorded program, which cannot be planned, is recorded again by a line to copy; a
-// recording that does not say how it was made says why nothing can be asked. Where a plan can be
-// made, a control says what it would make before it is turned.
+// Tests what-if questions. A recorded program, which cannot be planned, is recorded again by a line
+// to copy; a recording that does not say how it was made says why nothing can be asked. If a plan
+// can be made, a control says what it would give before it is turned.
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
@@ -31,7 +31,7 @@ std::string panel_text(Presenter& presenter) {
   return to_text(presenter.picture(kPanel, plain_fonts(kPanel.scale)));
 }
 
-/// A recording that says of itself what `config` says.
+/// A recording whose own description is `config`.
 ViewState recorded(const tests::TemporaryFolder& folder, const std::string& config) {
   auto profile = tests::view_recording({.rank = 1, .steps = 1});
   profile.header.config = config;
@@ -68,10 +68,10 @@ TEST_CASE("a recorded program is recorded again on other ranks, or with another 
   }
 }
 
-TEST_CASE("a batch is found by its name alone, and ranks that a launcher gives are left to it") {
+TEST_CASE("a batch is found only by its name, and ranks are left to a launcher") {
   struct Case {
     std::vector<std::string> command;
-    std::string batch;  // empty: there is none
+    std::string batch;  // empty: no batch
     std::string line;
   };
   const std::string record = "shardlens record --device null:h100";
@@ -115,7 +115,7 @@ TEST_CASE("the panel of a recorded program says why it has no plan, and what to 
   CHECK(presenter.state().plans.empty());
 }
 
-TEST_CASE("the panel of a recording that says nothing of itself has no controls") {
+TEST_CASE("the panel of a recording without a configuration has no controls") {
   const tests::TemporaryFolder folder;
   Presenter presenter(recorded(folder, ""), "");
   panel_text(presenter);
@@ -125,7 +125,7 @@ TEST_CASE("the panel of a recording that says nothing of itself has no controls"
   CHECK(std::ranges::find(areas, Area::Kind::control, &Area::kind) == areas.end());
 }
 
-TEST_CASE("under the pointer a control says what it would make, which is what it then makes") {
+TEST_CASE("a control's tooltip says what it would give, and it then gives that") {
   const tests::TemporaryFolder folder;
   ViewState state;
   state.files = {folder.file("config.json")};

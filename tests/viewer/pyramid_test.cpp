@@ -1,4 +1,4 @@
-// The pyramid against the plain scan of all changes.
+// Compares the pyramid with a plain scan of all changes.
 
 #include <algorithm>
 #include <catch2/catch_get_random_seed.hpp>
@@ -10,7 +10,7 @@
 namespace shardlens::viewer {
 namespace {
 
-/// Random lives: at any moment up to a few hundred blocks, now and then a spike of one change.
+/// Random lives: up to a few hundred blocks at any moment, sometimes a spike of one change.
 LaneData random_changes(std::mt19937_64& engine, int64_t changes) {
   LaneData data;
   std::vector<uint32_t> live;
@@ -41,7 +41,7 @@ Pyramid pyramid_of(const LaneData& data) {
   return {data.words, data.blocks, data.nodes, data.checkpoints};
 }
 
-/// What a scan from the first change on finds.
+/// The result of a scan from the first change on.
 Extent brute_force(const LaneData& data, int64_t begin, int64_t end) {
   Extent best{.max_bytes = -1, .min_bytes = INT64_MAX};
   CategoryBytes bytes{};
@@ -89,7 +89,7 @@ TEST_CASE("any column of the pyramid is what a scan of all changes finds") {
   }
 }
 
-TEST_CASE("the highest of neighbouring columns is that of both, whatever the zoom") {
+TEST_CASE("the higher of two neighbouring columns is the highest of both, at any zoom") {
   const auto seed = Catch::getSeed();
   CAPTURE(seed);
   std::mt19937_64 engine(seed + 1);

@@ -1,4 +1,4 @@
-// Whatever is in a file: a lane, or one message, and the others are there.
+// Any file gives a lane or one message, and does not affect the other files.
 
 #include "viewer/model/run.h"
 
@@ -67,7 +67,7 @@ TEST_CASE("a snapshot of PyTorch opens without being imported first") {
   CHECK(opened.messages[0].starts_with(folder.file("cut.pickle") + ": "));
 }
 
-TEST_CASE("what cannot be opened is one message each, and the others are there") {
+TEST_CASE("each file that cannot be opened is one message, and the others open") {
   const tests::TemporaryFolder folder;
   const std::string good = write_run(folder, "good");
   tests::write_file(folder.file("empty.slp"), "");
@@ -90,7 +90,7 @@ TEST_CASE("what cannot be opened is one message each, and the others are there")
   CHECK(opened.runs[1].ranks.size() == 1);
 }
 
-TEST_CASE("runs of one name are told apart") {
+TEST_CASE("runs with the same name are distinguished") {
   const tests::TemporaryFolder folder;
   const std::string run = write_run(folder, "same");
   const OpenedRuns opened = open_runs({run, run + "/"}, "");
@@ -99,7 +99,7 @@ TEST_CASE("runs of one name are told apart") {
   CHECK(opened.runs[1].name == "same (2)");
 }
 
-TEST_CASE("a run is named by its folder, also where one of its recordings is given") {
+TEST_CASE("a run is named by its folder, also if one of its recordings is given") {
   const tests::TemporaryFolder folder;
   const std::string first = write_run(folder, "monday/keep");
   const std::string second = write_run(folder, "tuesday/keep");
@@ -111,7 +111,7 @@ TEST_CASE("a run is named by its folder, also where one of its recordings is giv
   CHECK(inside.runs[2].name == "tuesday/keep");
 }
 
-TEST_CASE("a closed run is left out of its folder, and a renamed one has its name again") {
+TEST_CASE("a closed run is left out of its folder, and a renamed one keeps its new name") {
   const tests::TemporaryFolder folder;
   const std::string first = write_run(folder, "runs/a");
   write_run(folder, "runs/b");
@@ -174,7 +174,7 @@ TEST_CASE("files cut or changed anywhere open or are a message") {
   CHECK(opened_files > 30);
 }
 
-TEST_CASE("a folder of runs opens as its runs, in natural order, and says what has no room") {
+TEST_CASE("a folder of runs opens as its runs, in natural order, and says which have no room") {
   const tests::TemporaryFolder folder;
   const auto write_run = [&](const std::string& name) {
     fs::create_directories(folder.file(name + "/profiles"));
@@ -220,14 +220,14 @@ TEST_CASE("a recording that is still being written is followed") {
   CHECK_FALSE(follow(run));
 }
 
-TEST_CASE("what a killed process left is looked at more and more rarely") {
+TEST_CASE("the files of a killed process are checked more and more rarely") {
   const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");
   const profiler::Profile profile = tests::view_recording();
   profiler::Writer writer(path, profile.header, {.block_events = 64, .blocks = 64});
   for (const std::string& text : profile.strings) writer.intern(text);
   for (size_t i = 0; i < profile.events.size() / 2; ++i) writer.append(profile.events[i]);
-  // A copy of what lies there now never grows.
+  // A copy of the current files never grows.
   const std::string left = folder.file("left.slp");
   fs::copy(path + ".open", left + ".open");  // first, as a reader does: blocks are still sealed
   fs::copy(path, left);
@@ -238,7 +238,7 @@ TEST_CASE("what a killed process left is looked at more and more rarely") {
   CHECK(rank.patience == 63);
 }
 
-TEST_CASE("a strategy is said in words") {
+TEST_CASE("a strategy is described in words") {
   CHECK(strategy_text("") == "");
   CHECK(strategy_text("not json") == "");
   CHECK(strategy_text(R"({"strategy":"ddp","param_dtype":"bf16"})") == "ddp, bf16");
@@ -246,7 +246,7 @@ TEST_CASE("a strategy is said in words") {
         "fsdp, reshards, offload all");
 }
 
-TEST_CASE("whoever opens a recording is told how far it is, and may stop") {
+TEST_CASE("opening a recording reports its progress, and can be stopped") {
   const tests::TemporaryFolder folder;
   const std::string path = folder.file("long.slp");
   tests::write_large_recording(path, 300'000);
@@ -261,7 +261,7 @@ TEST_CASE("whoever opens a recording is told how far it is, and may stop") {
   CHECK(parts.front() > 0);
   CHECK(parts.back() == 1);
   CHECK_THROWS_AS(read_lane(path, std::nullopt, [](double) { return false; }), std::runtime_error);
-  // However quickly it is opened, its runs do not depend on whether somebody watches.
+  // However quickly a recording opens, the resulting runs do not depend on the progress callback.
   const OpenedRuns watched = open_runs({path}, "", std::nullopt, [](double part) {
     CHECK((part >= 0 && part <= 1));
     return true;

@@ -48,7 +48,7 @@ TEST_CASE("a search finds by name, category, action, size, rank and life") {
         searched.lane.alive_after(searched.lane.peak().max_change).size());
 }
 
-TEST_CASE("a search finds by every call of a stack") {
+TEST_CASE("a search finds by every call in a stack") {
   SearchedLane searched;
   searched.lane = lane_of(tests::stacked_recording());
   const auto found = searched("mlp.forward model.py:90");
@@ -59,7 +59,7 @@ TEST_CASE("a search finds by every call of a stack") {
   CHECK(std::ranges::count_if(searched.lane.arrays().blocks, is_mlp) == std::ssize(found));
 }
 
-TEST_CASE("a size or number that is none is refused") {
+TEST_CASE("an invalid size or number is refused") {
   CHECK_THROWS_AS(parse_query(">many"), std::invalid_argument);
   CHECK_THROWS_AS(parse_query("rank:x"), std::invalid_argument);
   CHECK_THROWS_AS(parse_query("life>-1steps"), std::invalid_argument);

@@ -98,7 +98,7 @@ ViewState random_state(std::mt19937_64& engine) {
 
 }  // namespace
 
-TEST_CASE("what is saved of a session comes back") {
+TEST_CASE("a saved session is restored") {
   const auto seed = Catch::getSeed();
   CAPTURE(seed);
   std::mt19937_64 engine(seed);
@@ -115,7 +115,7 @@ TEST_CASE("a session can be moved together with its runs") {
   CHECK(moved.files == std::vector<std::string>{"/b/runs/first", "/elsewhere/deep/second"});
 }
 
-TEST_CASE("a session goes through a file") {
+TEST_CASE("a session survives a round trip through a file") {
   const tests::TemporaryFolder folder;
   ViewState state;
   state.files = {folder.file("run")};
@@ -152,7 +152,7 @@ TEST_CASE("a session moved with its runs shows the same place, and its link open
   CHECK(link_to("/it's.json") == "shardlens view --session '/it'\\''s.json'");
 }
 
-TEST_CASE("a session that is no file is refused before it is opened") {
+TEST_CASE("a session that is not a file is refused before it is opened") {
   const tests::TemporaryFolder folder;
   tests::make_pipe(folder.file("a.session"));
   tests::make_device(folder.file("b.session"));
@@ -167,7 +167,7 @@ TEST_CASE("a session that is no file is refused before it is opened") {
   }
 }
 
-TEST_CASE("what is no session is refused in one line") {
+TEST_CASE("a file that is not a session is refused in one line") {
   const auto seed = Catch::getSeed();
   CAPTURE(seed);
   std::mt19937_64 engine(seed);

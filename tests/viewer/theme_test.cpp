@@ -1,6 +1,6 @@
-// Whether everybody can read the picture: contrast of text as WCAG 2 defines it, and distances of
-// categories' colours as people with the three colour-vision deficiencies see them (Machado,
-// Oliveira and Fernandes 2009, full severity; distance in CIE 1976 L*a*b*).
+// Checks that everybody can read the picture: contrast of text as WCAG 2 defines it, and distances
+// between categories' colours as people with the three colour-vision deficiencies see them
+// (Machado, Oliveira and Fernandes 2009, full severity; distance in CIE 1976 L*a*b*).
 
 #include "viewer/paint/theme.h"
 
@@ -54,7 +54,7 @@ Vector lab(const Vector& rgb) {
   return {116 * y - 16, 500 * (x - y), 200 * (y - z)};
 }
 
-/// The least that anybody of the four sees between two colours.
+/// The least difference between two colours for any of the four kinds of vision.
 double least_distance(const Color& a, const Color& b) {
   double least = 1e9;
   for (const Matrix& vision : kVisions) {
@@ -87,7 +87,7 @@ const std::array kThemes = {Theme::light, Theme::dark, Theme::contrast};
 
 }  // namespace
 
-TEST_CASE("text has a contrast of 4.5 on everything it stands on, in every theme") {
+TEST_CASE("text has a contrast of 4.5 on every background, in every theme") {
   for (const Theme theme : kThemes) {
     CAPTURE(to_string(theme));
     const Colors& c = colors_of(theme);
@@ -97,7 +97,7 @@ TEST_CASE("text has a contrast of 4.5 on everything it stands on, in every theme
       }
     }
     CHECK(contrast(c.on_accent, c.accent) >= 4.5);
-    // Labels over the cursor's ground, on bars of steps and phases, on actions.
+    // Labels over the cursor's background, on bars of steps and phases, on actions.
     CHECK(contrast(c.plot, blend(c.cursor.with_alpha(230), c.plot)) >= 4.5);
     CHECK(contrast(c.text, blend(c.accent.with_alpha(70), c.plot)) >= 4.5);
     CHECK(contrast(c.text, c.grid) >= 4.5);
@@ -109,7 +109,7 @@ TEST_CASE("text has a contrast of 4.5 on everything it stands on, in every theme
   }
 }
 
-TEST_CASE("categories can be told apart with every colour vision") {
+TEST_CASE("categories can be distinguished with every colour vision") {
   const auto& order = stacking_order();
   CHECK(std::set<Category>(order.begin(), order.end()).size() == kCategories);
   for (size_t i = 0; i < order.size(); ++i) {

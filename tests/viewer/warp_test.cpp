@@ -34,7 +34,7 @@ const OpenedLane& slow() {
   return opened;
 }
 
-/// When the first action of a kind and unit of a step began.
+/// The start of a step's first action of a kind and unit.
 int64_t begin_of(const OpenedLane& opened, size_t step, PassPart part, const std::string& unit) {
   size_t stretch = 0;
   const auto& stretches = opened.lane.arrays().stretches;
@@ -74,7 +74,7 @@ TEST_CASE("every warp is monotone, and back and forth is the identity") {
   }
 }
 
-TEST_CASE("by phase, the same points of a step lie on each other") {
+TEST_CASE("by phase, the same points of a step coincide") {
   const Warp a = warp_of(Alignment::phase, fast().to_align(), fast().to_align());
   const Warp b = warp_of(Alignment::phase, slow().to_align(), fast().to_align());
   const Warp steps = warp_of(Alignment::step, slow().to_align(), fast().to_align());
@@ -87,7 +87,7 @@ TEST_CASE("by phase, the same points of a step lie on each other") {
         CHECK(b.x_of(here_ns) == Catch::Approx(there).margin(1e-6));
       }
     }
-    // Which steps alone do not do.
+    // Aligning by step does not do that.
     CHECK(std::abs(
               steps.x_of(static_cast<double>(begin_of(slow(), step, PassPart::backward, "head"))) -
               a.x_of(static_cast<double>(begin_of(fast(), step, PassPart::backward, "head")))) >
@@ -95,7 +95,7 @@ TEST_CASE("by phase, the same points of a step lie on each other") {
   }
 }
 
-TEST_CASE("by step, a step of every strategy takes the same room") {
+TEST_CASE("by step, a step of every strategy has the same width") {
   for (const OpenedLane* opened : {&fast(), &slow()}) {
     const Warp warp = warp_of(Alignment::step, opened->to_align(), fast().to_align());
     CHECK(warp.extent() == Range{-1, 4});
@@ -127,7 +127,7 @@ TEST_CASE("columns show recorded moments, and the highest of all is the peak") {
   }
 }
 
-TEST_CASE("the state at the x of a change is the state after it") {
+TEST_CASE("the state at the x of a change is the state after the change") {
   const Warp warp = warp_of(Alignment::phase, slow().to_align(), fast().to_align());
   const int64_t peak = slow().lane.peak().max_change;
   const auto change = change_at(warp, slow().lane, x_of_change(warp, slow().lane, peak) + 1e-9);
@@ -135,7 +135,7 @@ TEST_CASE("the state at the x of a change is the state after it") {
   CHECK(slow().lane.time_of(*change) == slow().lane.time_of(peak));
 }
 
-TEST_CASE("a recording without steps or schedule is one piece") {
+TEST_CASE("a recording without steps or schedule is a single piece") {
   profiler::Profile profile;
   profile.header.device = "cpu";
   for (int i = 0; i < 9; ++i) {

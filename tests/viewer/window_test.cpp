@@ -1,4 +1,4 @@
-// The window as a user drives it, by keyboard and mouse, on a display without a screen.
+// Drives the window as a user does, by keyboard and mouse, on a display without a screen.
 
 #include <fmt/format.h>
 
@@ -43,7 +43,7 @@ std::string driven_picture(const Display& display, const Files& files, const std
   window.keys({"ctrl+e"});
   CHECK(tests::wait_until([&] { return fs::exists(picture); }, std::chrono::seconds(300)));
   window.quit();
-  // The view is there again, though it was not saved.
+  // The view is back, though it was not saved.
   const ViewState last = load_session(folder + "/cache/shardlens/last.session.json");
   CHECK(last.grouping == Grouping::label);
   CHECK(last.files == state.files);
@@ -52,9 +52,9 @@ std::string driven_picture(const Display& display, const Files& files, const std
   return picture;
 }
 
-/// Returns where a window that shows a session has the first frame below that of all.
+/// Returns where a window that shows a session has the first frame below the frame of all.
 Box frame_below_all(const ViewState& state) {
-  constexpr Canvas kWindow{1200, 800, 21, 1};  // 21 pixels are the menu's
+  constexpr Canvas kWindow{1200, 800, 21, 1};  // the menu takes 21 pixels
   Presenter presenter(state, "");
   const auto frames = areas_of(presenter.picture(kWindow, plain_fonts(1)), Area::Kind::frame);
   const auto at = std::ranges::find_if(
@@ -73,9 +73,9 @@ struct Question {
 
 /// Everything that PyTorch's memory_viz answers in its timelines of active memory and of cached
 /// segments and in its history of the allocator's state, with the number of presses, drags and
-/// notches that it takes there, by the source of MemoryViz.js, once the file is open. Its views are
-/// chosen from a list: a press that opens it, and one on the view. Points of the pointer count as
-/// presses.
+/// notches that it takes there, by the source of MemoryViz.js, after the file is open. Its views
+/// are chosen from a list: one press opens the list, and one chooses the view. Pointing counts as a
+/// press.
 const std::vector<Question> kQuestions = {
     {"which block is this, how large, and who allocated it", 1,
      [](DrivenWindow& window) { window.click(500, 530); },
@@ -130,7 +130,7 @@ bool is_at_place(const ViewState& state, bool is_zoomed) {
 
 }  // namespace
 
-TEST_CASE("keys mean what a German keyboard says that they are") {
+TEST_CASE("keys mean what a German keyboard says they mean") {
   if (const auto missing = missing_driver({"setxkbmap"}); !missing.empty()) SKIP(missing);
   const Files files;
   const Display display;
@@ -158,7 +158,7 @@ TEST_CASE("keys mean what a German keyboard says that they are") {
   window.quit();
 }
 
-TEST_CASE("a window is driven by keyboard and mouse, twice to the same picture") {
+TEST_CASE("a window driven by keyboard and mouse gives the same picture twice") {
   if (const auto missing = missing_driver(); !missing.empty()) SKIP(missing);
   const Files files;
   const Display display;
@@ -266,11 +266,11 @@ TEST_CASE("a folder of runs is opened as a list, and further runs from the list 
   DrivenWindow window(display, {.folder = folder.file(""),
                                 .session = session,
                                 .command = {SHARDLENS, "view", "--no-cache"}});
-  window.keys({"ctrl+o", "Return"});  // what was opened before stands first
+  window.keys({"ctrl+o", "Return"});  // the last opened path comes first
   CHECK(window.settles([](const ViewState& saved) { return saved.files.size() == 1; }));
   window.keys({"ctrl+o"});
   window.type(runs + "/");
-  window.keys({"Down", "Return"});  // below all of the folder: its first run
+  window.keys({"Down", "Return"});  // below "all of the folder": its first run
   CHECK(window.settles([&](const ViewState& saved) {
     return saved.files.size() == 2 && saved.files.back() == runs + "/run2";
   }));
@@ -319,7 +319,7 @@ TEST_CASE("a note is found in the list, and a link opens the session at the same
   const ViewState sent = load_session(session);
   CHECK(sent.theme == Theme::dark);
   CHECK(sent.cursor == place);
-  // Someone else has a program of that name in the PATH, and another place to start it from.
+  // Another user has a program of that name on the PATH, and another place to start it from.
   const std::string there = files.folder.file("there");
   fs::create_directories(there);
   const std::string path = "PATH=" + fs::path(SHARDLENS).parent_path().string() + ":/usr/bin:/bin";
@@ -331,7 +331,7 @@ TEST_CASE("a note is found in the list, and a link opens the session at the same
   window.quit();
 }
 
-TEST_CASE("what memory_viz answers takes no more acts here") {
+TEST_CASE("memory_viz's questions take no more acts here") {
   if (const auto missing = missing_driver(); !missing.empty()) SKIP(missing);
   const tests::TemporaryFolder folder;
   const std::string snapshot = SHARDLENS_SOURCE_DIR "/tests/fixtures/memory_viz/whole.pickle";

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# The wheel in a new Debian 12 that has python3-venv and nothing else, as root:
+# Tests the wheel in a new Debian 12 that has python3-venv and nothing else, as root:
 #
 #     tests/wheel/debian.sh dist/*.whl [FOLDER]
 #
-# makes that Debian with debootstrap (from DEBIAN_MIRROR, if that is set) in FOLDER, else in a
-# temporary one, which is removed, installs PyTorch and transformers there from pip, where an earlier
-# run has not, then the wheel, and prints how long each step takes. It fails where they take more
-# than a minute without the downloads, where there is a compiler, and where anything is written
-# outside of the environment and the run's folder. An Ubuntu, with its keyring from ubuntu-keyring:
+# makes that Debian with debootstrap (from DEBIAN_MIRROR, if that is set) in FOLDER, or else in a
+# temporary folder, which is removed; installs PyTorch and transformers there from pip, unless an
+# earlier run has, then the wheel, and prints how long each step takes. It fails if they take more
+# than a minute without the downloads, if there is a compiler, and if anything is written outside
+# the environment and the run's folder. An Ubuntu, with its keyring from ubuntu-keyring:
 #
 #     DEBIAN_SUITE=noble DEBIAN_MIRROR=http://HOST/ubuntu tests/wheel/debian.sh ...
 set -euo pipefail
@@ -50,7 +50,7 @@ timed() {
 command -v debootstrap >/dev/null || fail "debootstrap is missing; install it"
 
 # Makes DEBIAN_SUITE of DEBIAN_MIRROR. One script of debootstrap, gutsy, serves every Ubuntu; older
-# versions of debootstrap have no link to it for newer suites.
+# versions of debootstrap lack a link to it for newer suites.
 make_debian() {
   local suite=${DEBIAN_SUITE:-bookworm} shares=/usr/share
   local arguments=(--variant=minbase --include=python3-venv,ca-certificates)
@@ -80,7 +80,7 @@ for name in cc c++ gcc g++ cmake ninja make; do
 done
 
 total=0
-if inside "pip show --quiet torch transformers" 2>/dev/null; then  # of an earlier run
+if inside "pip show --quiet torch transformers" 2>/dev/null; then  # from an earlier run
   inside "rm -rf runs && pip uninstall --quiet --yes shardlens"
 else
   timed "python3 -m venv" "rm -rf venv runs && python3 -m venv venv"
@@ -92,15 +92,15 @@ timed "plan; counts" "shardlens plan --model llama-8b --gpu h100 --world 8 --par
 timed "record of a script of transformers; counts" \
   "shardlens record --device null:h100 --world 8 --rank 3 --out runs/llama -- python train.py"
 timed "view --export; counts" "shardlens view --no-cache runs/llama --export runs/llama.html"
-# View cannot draw there, and says so in a line.
+# The viewer cannot draw there, and says so in a line.
 for act in "--screenshot runs/llama.png" ""; do
-  why=$(inside "shardlens view --no-cache runs/llama $act" 2>&1) && fail "view $act: has drawn"
+  why=$(inside "shardlens view --no-cache runs/llama $act" 2>&1) && fail "view $act: it has drawn"
   [[ $why == "shardlens view: "* && $why != *$'\n'* ]] || fail "view $act: $why"
   echo "$why"
 done
-echo "$total s, without the downloads; at most 60 are wanted"
+echo "$total s, without the downloads; the limit is 60 s"
 
 written=$(cd "$made" && find . -xdev -newer home/before -type f ! -path './home/user/venv/*' \
   ! -path './home/user/runs/*' ! -path ./said ! -path './proc/*' ! -path './dev/*')
-[ -z "$written" ] || fail "written outside of the environment and the run: $written"
+[ -z "$written" ] || fail "written outside the environment and the run: $written"
 awk -v total="$total" 'BEGIN { exit total > 60 }' || fail "that is more"

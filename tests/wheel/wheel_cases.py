@@ -1,10 +1,10 @@
-"""The wheel as somebody gets it who has nothing of ours: it is made of what is built, installed into
-a new venv in an empty folder, and its commands are run there.
+"""Tests the wheel as a user without our repository gets it: it is made from the build, installed
+into a new venv in an empty folder, and its commands are run there.
 
     tests/wheel/wheel_cases.py [CASE...]
 
 Programs are recorded with the first Python of SHARDLENS_PYTHONS that has PyTorch; without one these
-cases are left out. Exit code 77: the tools that make wheels cannot be fetched.
+cases are left out. Exit code 77: the tools that make wheels cannot be downloaded.
 """
 
 import itertools
@@ -53,8 +53,8 @@ def torch_python():
 
 
 class Installed:
-    """The wheel in a venv, and an environment in which whatever is compiled, or written to a home or
-    a temporary folder, can be seen."""
+    """The wheel in a venv, and an environment that reveals whatever is compiled, or written to a
+    home or a temporary folder."""
 
     def __init__(self, folder, wheel):
         self.folder = folder
@@ -92,7 +92,7 @@ class Installed:
         return done
 
     def expect_nothing_left(self):
-        """But in the folder where commands were run, and in the viewer's cache."""
+        """Checks that nothing is written but in the commands' folder and the viewer's cache."""
         expect("something was compiled", not self.compiled.exists())
         cache = self.home / ".cache/shardlens"
         left = [path for path in self.home.rglob("*") if path.is_file() and cache not in path.parents]
@@ -134,7 +134,7 @@ def check_a_program_is_recorded(installed):
 
 
 def commands_of(file, heading):
-    """The shell's lines below a heading in one of docs/ci's files, which are a block or a list."""
+    """Returns the shell lines below a heading in one of docs/ci's files: a block or a list."""
     lines = (ROOT / "docs/ci" / file).read_text().splitlines()
     start = next(i for i, line in enumerate(lines) if heading in line) + 1
     depth = len(lines[start]) - len(lines[start].lstrip())
@@ -143,13 +143,13 @@ def commands_of(file, heading):
 
 
 def command_with(file, words):
-    """The only line of one of docs/ci's files that has these words."""
+    """Returns the only line of one of docs/ci's files that has these words."""
     (line,) = [it for it in (ROOT / "docs/ci" / file).read_text().splitlines() if words in it]
     return line.strip().removeprefix("run: ")
 
 
 def make_project(folder):
-    """A repository whose last commit takes a batch that is twice as large."""
+    """Makes a repository whose last commit doubles the batch."""
     folder.mkdir()
     git = ("git", "-C", folder, "-c", "user.name=a", "-c", "user.email=a@localhost")
     must(*git, "init", "--quiet")
@@ -162,7 +162,7 @@ def make_project(folder):
 
 
 def check_what_ci_files_run(installed):
-    """Their own lines refuse the last commit of a project."""
+    """Checks that the lines of docs/ci refuse the last commit of a project."""
     if installed.torch is None:
         return
     project = installed.work / "project"
@@ -270,7 +270,7 @@ def check_a_machine_without_shared_memory(installed):
 
 
 def check_other_machines_are_refused(installed):
-    """Asks pip as it would be asked on other machines, and is refused."""
+    """Asks pip as other machines would, and is refused."""
 
     def answer(*flags):
         return run(
@@ -304,8 +304,8 @@ def check_a_folder_that_cannot_be_preloaded(installed):
 
 
 def check_auditwheel_finds_nothing_to_add(installed):
-    """It judges the tag by symbols, too. What is left out is the torch that train, infer and the
-    recorders are loaded beside."""
+    """Judges the tag by symbols, too. The torch beside which train, infer and the recorders are
+    loaded is left out."""
     tools = pathlib.Path(os.environ["SHARDLENS_DEPS"]) / "wheel-tools/bin"
     of_torch = ("libtorch*.so", "libc10*.so", "libcudart.so.*")
     exclude = [word for name in of_torch for word in ("--exclude", name)]

@@ -374,11 +374,10 @@ TEST_CASE("the allocator model takes a fraction of a microsecond an operation") 
   // Both limits are generous, for sanitizers and for busy machines.
   for (const std::string text : {"", "expandable_segments:True", "max_split_size_mb:64"}) {
     const double ns = storm_ns(settings_of(text, int64_t{4} << 30), 200'000);
-    fmt::print("storm, '{}': {:.0f} ns an operation\n", text, ns);
+    CAPTURE(text);
     CHECK(ns < 10'000);
   }
   const double ms = training_ms(100'000);
-  fmt::print("training, 100 000 operations: {:.1f} ms\n", ms);
   CHECK(ms < 1000);
 }
 

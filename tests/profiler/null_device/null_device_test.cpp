@@ -278,14 +278,14 @@ TEST_CASE("use an impossible device", "[.process]") {
 }
 
 TEST_CASE("an unknown GPU leaves no device, and the error says why") {
-  CHECK_THAT(output_of_case("use a device that cannot be", "SHARDLENS_NULL_GPU=h300"),
+  CHECK_THAT(output_of_case("use an impossible device", "SHARDLENS_NULL_GPU=h300"),
              ContainsSubstring("SHARDLENS_NULL_GPU: GPU h300: not known; did you mean h200?"));
 }
 
 TEST_CASE("a capacity that cannot be leaves no device, and the error says why") {
   for (const std::string text :
        {"", "0", "-1", "1.5", "40GiB", " 1", "1099511627777", "99999999999999999999", "0x1000"}) {
-    CHECK(output_of_case("use a device that cannot be", "SHARDLENS_NULL_CAPACITY=" + text) ==
+    CHECK(output_of_case("use an impossible device", "SHARDLENS_NULL_CAPACITY=" + text) ==
           "SHARDLENS_NULL_CAPACITY: " + text +
               ": not a capacity; give whole bytes, from 1 to 1099511627776\n");
   }
@@ -316,7 +316,7 @@ TEST_CASE("use the last of three GPUs", "[.process]") {
 TEST_CASE("with several GPUs each thread uses the one that it has set") {
   CHECK(output_of_case("use the last of three GPUs", "SHARDLENS_NULL_GPUS=3") == "used\n");
   for (const std::string text : {"", "0", "65", "8x"}) {
-    CHECK(output_of_case("use a device that cannot be", "SHARDLENS_NULL_GPUS=" + text) ==
+    CHECK(output_of_case("use an impossible device", "SHARDLENS_NULL_GPUS=" + text) ==
           "SHARDLENS_NULL_GPUS: " + text + ": not a number of GPUs, from 1 to 64\n");
   }
 }

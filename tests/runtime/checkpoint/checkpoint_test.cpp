@@ -1,4 +1,4 @@
-// What a checkpoint is: its files on any number of ranks, its texts, what is found damaged, and
+// Tests checkpoints: their files on any number of ranks, their texts, which damage is found, and
 // which are kept.
 #include "runtime/checkpoint/checkpoint.h"
 
@@ -118,7 +118,7 @@ TEST_CASE("what was written is read back, tensor by tensor", "[checkpoint]") {
   CHECK(tests::read_file((bench.store().folder() / "LATEST").string()) == "step-00000007\n");
 }
 
-TEST_CASE("a state is the same after its text", "[checkpoint]") {
+TEST_CASE("a state survives a round trip through text", "[checkpoint]") {
   CheckpointState state = tests::small_position(11);
   state.optimizer_steps = 9;
   state.loss_scale = {.scale = 32768, .steps_without_overflow = 5};
@@ -148,7 +148,7 @@ TEST_CASE("every bit of a manifest counts", "[checkpoint]") {
   CHECK_FALSE(fault_of(path));
 }
 
-TEST_CASE("whatever is damaged in a checkpoint is found and named", "[checkpoint]") {
+TEST_CASE("any damage to a checkpoint is found and named", "[checkpoint]") {
   const Bench bench;
   bench.write(1);
   const fs::path path = bench.write(2);
@@ -184,8 +184,8 @@ TEST_CASE("whatever is damaged in a checkpoint is found and named", "[checkpoint
 
 namespace {
 
-/// What `ranks` ranks say that each copy an equal part of every tensor, and so do as many replicas
-/// of them; empty: all is as it was written. `state` has what they copied.
+/// The messages of `ranks` ranks that each copy an equal part of every tensor, and of their
+/// replicas; empty if all is as it was written. `state` has what they copied.
 std::string read_by(const CheckpointStore& store, int ranks, int replicas,
                     std::vector<float>& state) {
   const FileLayout layout = tests::small_layout();
@@ -225,7 +225,7 @@ std::string read_by(const CheckpointStore& store, int ranks, int replicas,
 
 }  // namespace
 
-TEST_CASE("ranks verify together what each of them reads", "[checkpoint][threads]") {
+TEST_CASE("ranks verify together what each one reads", "[checkpoint][threads]") {
   const Bench bench;
   const fs::path path = bench.write(3);
   const int ranks = GENERATE(1, 2, 5);
@@ -272,7 +272,7 @@ TEST_CASE("a rank that never comes to read is named", "[checkpoint]") {
                        Failure, MessageMatches(ContainsSubstring("rank 1 has not read its part")));
 }
 
-TEST_CASE("nothing is given up for a checkpoint that nobody has read", "[checkpoint]") {
+TEST_CASE("nothing is given up for a checkpoint that no rank has read", "[checkpoint]") {
   const Bench bench;
   bench.write(1);
   const fs::path path = bench.write(2);
@@ -344,7 +344,7 @@ TEST_CASE("the latest and the best are kept", "[checkpoint]") {
   }
 }
 
-TEST_CASE("what a run did not write is never removed", "[checkpoint]") {
+TEST_CASE("files that a run did not write are never removed", "[checkpoint]") {
   Bench bench;
   bench.wanted.keep = 1;
   const fs::path folder = bench.store().folder();
@@ -369,7 +369,7 @@ TEST_CASE("what a run did not write is never removed", "[checkpoint]") {
   CHECK_FALSE(fs::exists(folder / "LATEST"));
 }
 
-TEST_CASE("a name that is taken is set aside, not overwritten", "[checkpoint]") {
+TEST_CASE("a folder under a taken name is set aside, not overwritten", "[checkpoint]") {
   const Bench bench;
   const fs::path path = bench.write(2);
   flip_bit(path / "state.json", 80);
@@ -378,7 +378,7 @@ TEST_CASE("a name that is taken is set aside, not overwritten", "[checkpoint]") 
   CHECK(fault_of(bench.store().folder() / "damaged-step-00000002"));
 }
 
-TEST_CASE("a part that is missing, or there twice, is our mistake", "[checkpoint]") {
+TEST_CASE("a part that is missing, or appears twice, is a logic error", "[checkpoint]") {
   const tests::TemporaryFolder folder;
   const FileLayout layout = tests::small_layout();
   const std::vector<float> state = tests::small_state(layout, 1);
@@ -392,7 +392,7 @@ TEST_CASE("a part that is missing, or there twice, is our mistake", "[checkpoint
   CHECK_THROWS_AS(collect_parts(layout, folder.path(), 1, "it", patience), std::logic_error);
 }
 
-TEST_CASE("work beside the training reports what it failed with", "[checkpoint][threads]") {
+TEST_CASE("work beside the training reports its failure", "[checkpoint][threads]") {
   BackgroundTask task;
   std::atomic<int> done = 0;
   task.start([&](const std::atomic<bool>&) { ++done; });
@@ -413,7 +413,7 @@ TEST_CASE("work beside the training reports what it failed with", "[checkpoint][
   CHECK(done == 3);
 }
 
-TEST_CASE("shardlens checkpoint says what is whole and what is not", "[checkpoint]") {
+TEST_CASE("shardlens checkpoint says which checkpoints are whole", "[checkpoint]") {
   const Bench bench;
   bench.write(1);
   const fs::path path = bench.write(2);

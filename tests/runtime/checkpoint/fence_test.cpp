@@ -47,7 +47,7 @@ TEST_CASE("an attempt's other hosts pass by its number, until the next one begin
   CHECK_THROWS_AS(elsewhere.check(), Failure);
 }
 
-TEST_CASE("attempts do not write under one name, and what they leave is removed") {
+TEST_CASE("attempts do not write under one name, and their remains are removed") {
   const tests::TemporaryFolder folder;
   const fs::path checkpoints = folder.file("checkpoints");
   const runtime::CheckpointStore old(checkpoints, Fence::begin(folder.path()));
@@ -55,7 +55,7 @@ TEST_CASE("attempts do not write under one name, and what they leave is removed"
   CHECK(old.unfinished_folder(7).filename() == ".tmp-step-00000007-g1");
   CHECK(now.unfinished_folder(7).filename() == ".tmp-step-00000007-g2");
   fs::create_directories(old.unfinished_folder(7));
-  fs::create_directories(checkpoints / ".tmp-step-00000007-gx");  // somebody else's
+  fs::create_directories(checkpoints / ".tmp-step-00000007-gx");  // another program's
   fs::create_directories(checkpoints / ".tmp-step-00000007");
   now.take_over({}, {.wanted = true});
   CHECK_FALSE(fs::exists(old.unfinished_folder(7)));
@@ -63,7 +63,7 @@ TEST_CASE("attempts do not write under one name, and what they leave is removed"
   CHECK(fs::exists(checkpoints / ".tmp-step-00000007-gx"));
 }
 
-TEST_CASE("what attempts leave of a model is removed, and nothing of others") {
+TEST_CASE("an attempt's remains of a model are removed, and no other files") {
   const tests::TemporaryFolder folder;
   const std::vector<std::string> left = {".tmp-model", ".tmp-model-g2", ".old-model-g1"};
   const std::vector<std::string> others = {".tmp-model-gx", ".tmp-models", ".old-model-2", "model"};
@@ -82,8 +82,8 @@ namespace {
 
 constexpr int kMostFiles = 20'000;
 
-/// Creates one empty file after the other until the folder is found no more, as a rank of an
-/// earlier attempt does that goes on writing.
+/// Creates one empty file after another until the folder is gone, as a rank of an earlier attempt
+/// does that goes on writing.
 void create_files(const fs::path& folder, std::atomic<int>& count) {
   while (count < kMostFiles) {
     const fs::path path = folder / std::to_string(count.load());
@@ -96,7 +96,7 @@ void create_files(const fs::path& folder, std::atomic<int>& count) {
 
 }  // namespace
 
-TEST_CASE("what a rank of an earlier attempt is still writing is removed all the same") {
+TEST_CASE("files that a rank of an earlier attempt is still writing are removed") {
   const tests::TemporaryFolder folder;
   const runtime::CheckpointStore old(folder.path(), Fence::begin(folder.path()));
   for (int round = 0; round < 20; ++round) {

@@ -1,5 +1,5 @@
-// Checkpoints to PyTorch's formats and back, and what PyTorch itself has written (fixtures made by
-// tests/reference/interchange.py). That PyTorch reads ours:
+// Converts checkpoints to PyTorch's formats and back, and reads what PyTorch itself has written
+// (fixtures made by tests/reference/interchange.py). That PyTorch reads ours is tested by
 // tests/runtime/checkpoint/pytorch_test.cpp.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
@@ -54,7 +54,7 @@ Values values_in(const fs::path& checkpoint) {
   return values;
 }
 
-/// What PyTorch said of a fixture; steps of parameters are no tensors of ours.
+/// What PyTorch said about a fixture; parameters' steps are not tensors in our checkpoints.
 Values recorded(const std::string& name) {
   Values values;
   const json all = json::parse(tests::read_file(kFixtures + name));
@@ -84,7 +84,7 @@ fs::path small_checkpoint(const tests::TemporaryFolder& folder, int64_t step) {
   return store.list().back().path;
 }
 
-/// A file of torch.save's that holds one pickle.
+/// A file of torch.save that holds one pickle.
 std::string archive_of(const std::string& pickle) {
   std::ostringstream out;
   models::write_torch_value(out, pickle);
@@ -116,7 +116,7 @@ TEST_CASE("what two ranks of FSDP2 saved with DCP is imported whole", "[intercha
   CHECK(model.order == std::vector<std::string>{"0.weight", "0.bias", "1.weight", "1.bias"});
 }
 
-TEST_CASE("a model alone is imported from each kind of file", "[interchange]") {
+TEST_CASE("a model without an optimizer is imported from each kind of file", "[interchange]") {
   const tests::MemoryFolder folder;
   const std::string name = GENERATE("plain", "state_dict.pt", "nested.pt");
   INFO(name);
@@ -126,7 +126,7 @@ TEST_CASE("a model alone is imported from each kind of file", "[interchange]") {
   CHECK(file.find("0.weight")->shape == std::vector<int64_t>{5, 3});
 }
 
-TEST_CASE("tensors that lie otherwise, or are of other dtypes, get their values", "[interchange]") {
+TEST_CASE("tensors with other strides or dtypes keep their values", "[interchange]") {
   const tests::MemoryFolder folder;
   const Values values = values_in(import(kFixtures + "odd.pt", folder));
   CHECK(values.at("transposed") == std::vector<float>{0, 3, 1, 4, 2, 5});
@@ -135,10 +135,10 @@ TEST_CASE("tensors that lie otherwise, or are of other dtypes, get their values"
   CHECK(values.at("brain") == std::vector<float>{1, -3});
   CHECK(values.at("double") == std::vector<float>{0.1F});
   CHECK(values.at("parameter") == std::vector<float>{4});
-  CHECK_FALSE(values.contains("count"));  // an integer is no weight
+  CHECK_FALSE(values.contains("count"));  // an integer is not a weight
 }
 
-TEST_CASE("what is exported in any form is what was saved", "[interchange]") {
+TEST_CASE("an export in any format has what was saved", "[interchange]") {
   const tests::MemoryFolder folder;
   const fs::path checkpoint = small_checkpoint(folder, 9);
   const Values expected = values_in(checkpoint);
@@ -161,7 +161,7 @@ TEST_CASE("what is exported in any form is what was saved", "[interchange]") {
   CHECK(model.settings.at("weight_decay") == 0.5);
 }
 
-TEST_CASE("a tensor that DCP keeps in pieces is put together", "[interchange]") {
+TEST_CASE("a tensor that DCP keeps in pieces is assembled", "[interchange]") {
   const tests::MemoryFolder folder;
   std::vector<float> values(60);
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
@@ -177,7 +177,7 @@ TEST_CASE("a tensor that DCP keeps in pieces is put together", "[interchange]") 
   }
 }
 
-TEST_CASE("boxes of columns are put together, and holes and overlaps are found", "[interchange]") {
+TEST_CASE("boxes of columns are assembled, and holes and overlaps are found", "[interchange]") {
   const std::vector<float> values = {0, 1, 2, 3, 4, 5};
   const auto bytes = std::as_bytes(std::span(values));
   SavedTensor tensor{
@@ -224,7 +224,7 @@ TEST_CASE("pickles that ask for more than tensors are refused by name", "[interc
   check_refused(folder.file("text.pt"), "no archive directory");
 }
 
-TEST_CASE("a DCP folder that lacks a file or names another's is refused", "[interchange]") {
+TEST_CASE("a DCP folder that lacks a file or names one elsewhere is refused", "[interchange]") {
   const tests::MemoryFolder folder;
   fs::copy(kFixtures + "plain", folder.file("d"));
   fs::remove(folder.file("d/__0_0.distcp"));
@@ -270,7 +270,7 @@ TEST_CASE("damage of any kind is refused, and nothing is read beyond the file", 
   CHECK(values_in(import(folder.file("fsdp2"), folder)) == recorded("fsdp2.json"));
 }
 
-TEST_CASE("an import becomes a run only of the model and optimizer that it is of",
+TEST_CASE("an import only becomes a run of its own model and optimizer",
           "[interchange]") {
   const tests::MemoryFolder folder;
   const std::string fixture = kFixtures + "fsdp2";
@@ -289,7 +289,7 @@ TEST_CASE("an import becomes a run only of the model and optimizer that it is of
   CHECK_FALSE(fs::exists(folder.file("runs")));
 }
 
-TEST_CASE("what is exported as DCP is a run again that goes on", "[interchange]") {
+TEST_CASE("an export as DCP becomes a run again that goes on", "[interchange]") {
   const tests::MemoryFolder folder;
   const models::ModelSpec spec = models::find_spec("simple-model");
   const FileLayout layout = checkpoint_layout(

@@ -1,4 +1,4 @@
-// Which recordings on a host's own disk come to the run's folder, and which must not.
+// Tests which recordings on a host's own disk are moved to the run's folder, and which must not be.
 #include "runtime/checkpoint/local_recordings.h"
 
 #include <catch2/catch_test_macros.hpp>
@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A run, its attempts, and the disk of a host.
+/// A run, its attempts, and a host's disk.
 class Host {
  public:
   Host() : run_(open(false)) {}
@@ -34,14 +34,14 @@ class Host {
   }
   LocalRecordings next_attempt() { return {disk(), run(), run().begin_attempt()}; }
 
-  /// What a rank that was killed had written, or one that was not.
+  /// The files that a rank had written, killed or not.
   static void record(const LocalRecordings& recordings, int rank, const std::string& text,
                      bool was_killed = false) {
     make_folders(recordings.file(rank).parent_path());
     write_file(recordings.file(rank), text);
     if (was_killed) write_file(recordings.file(rank).string() + ".open", text + " (open)");
   }
-  /// Nothing of runs is left there.
+  /// No files of runs are left there.
   bool is_clean() const { return fs::is_empty(disk()); }
 
  private:
@@ -59,7 +59,7 @@ class Host {
 
 }  // namespace
 
-TEST_CASE("without a folder of the host's, ranks record in the run's", "[local_recordings]") {
+TEST_CASE("without a folder on the host, ranks record in the run's", "[local_recordings]") {
   Host host;
   const LocalRecordings recordings("", host.run(), host.run().begin_attempt());
   CHECK(recordings.file(3) == host.run().profile(3));
@@ -69,7 +69,7 @@ TEST_CASE("without a folder of the host's, ranks record in the run's", "[local_r
   CHECK(tests::read_file(host.run().profile(3)) == "here");
 }
 
-TEST_CASE("a rank's recording is moved with what a killed rank leaves", "[local_recordings]") {
+TEST_CASE("a rank's recording is moved with the remains of a killed rank", "[local_recordings]") {
   Host host;
   const LocalRecordings first = host.next_attempt();
   first.collect(0);  // there is none
@@ -86,7 +86,7 @@ TEST_CASE("a rank's recording is moved with what a killed rank leaves", "[local_
   Host::record(second, 0, "second");
   second.collect(0);
   CHECK(tests::read_file(host.run().profile(0)) == "second");
-  CHECK_FALSE(fs::exists(host.open_part(0)));  // was the first one's
+  CHECK_FALSE(fs::exists(host.open_part(0)));  // belonged to the first one
   CHECK(host.is_clean());
   const auto files = fs::directory_iterator(host.run().profile(0).parent_path());
   CHECK(std::distance(fs::begin(files), fs::end(files)) == 2);
@@ -113,7 +113,7 @@ TEST_CASE("the next attempt collects what was left, and nothing newer", "[local_
   CHECK_FALSE(fs::exists(first.file(0).parent_path()));
 }
 
-TEST_CASE("what is left does not replace what was recorded later", "[local_recordings]") {
+TEST_CASE("old remains do not replace a later recording", "[local_recordings]") {
   Host host;
   const LocalRecordings first = host.next_attempt();
   Host::record(first, 0, "left behind", true);
@@ -124,7 +124,7 @@ TEST_CASE("what is left does not replace what was recorded later", "[local_recor
   CHECK(host.is_clean());
 }
 
-TEST_CASE("a run that is started over gets nothing of the one before", "[local_recordings]") {
+TEST_CASE("a run that is started over gets nothing from the previous one", "[local_recordings]") {
   Host host;
   const LocalRecordings before = host.next_attempt();
   Host::record(before, 0, "of another run");
@@ -134,7 +134,7 @@ TEST_CASE("a run that is started over gets nothing of the one before", "[local_r
   CHECK(fs::exists(before.file(0)));
 }
 
-TEST_CASE("a rank of an older attempt leaves its recording to the newer", "[local_recordings]") {
+TEST_CASE("a rank of an older attempt leaves its recording to a newer", "[local_recordings]") {
   Host host;
   const LocalRecordings old = host.next_attempt();
   Host::record(old, 0, "late");

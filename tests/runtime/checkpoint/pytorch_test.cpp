@@ -1,5 +1,5 @@
-// PyTorch itself reads what we write, and what it writes goes on with us: DCP, safetensors, .pt and
-// the numbers that come of them. Skipped where there is no PyTorch (tests/support/pytorch).
+// PyTorch itself reads what we write, and we continue what it writes: DCP, safetensors, .pt and the
+// resulting numbers. Skipped without PyTorch (tests/support/pytorch).
 #include <catch2/catch_get_random_seed.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
@@ -21,8 +21,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// PyTorch's Gloo now and then never comes back from an all-gather (it spins in the destructor of
-/// an UnboundBuffer), so the script has a deadline, and is started again.
+/// PyTorch's Gloo sometimes never returns from an all-gather (it spins in the destructor of an
+/// UnboundBuffer), so the script has a deadline, and is started again.
 ProcessEnd run_script(const std::vector<std::string>& arguments) {
   constexpr int kTimedOut = 124, kStarts = 3;
   std::vector<std::string> script = {SHARDLENS_SOURCE_DIR "/tests/reference/interchange.py"};
@@ -35,7 +35,7 @@ ProcessEnd run_script(const std::vector<std::string>& arguments) {
   return ended;
 }
 
-/// What the script prints last.
+/// The last line that the script prints.
 std::string pytorch(const std::vector<std::string>& arguments) {
   const ProcessEnd ended = run_script(arguments);
   if (ended.exit_code == kNoPyTorch) SKIP(kWithoutPyTorch);
@@ -115,7 +115,7 @@ TEST_CASE("torchvision's model gives the logits that infer gives", "[pytorch]") 
   }
 }
 
-TEST_CASE("what FSDP2 has saved with DCP goes on with us as with PyTorch", "[pytorch]") {
+TEST_CASE("a checkpoint that FSDP2 saved with DCP goes on as with PyTorch", "[pytorch]") {
   const TemporaryFolder folder;
   const json expected = json::parse(pytorch({"save-tutorial", folder.file("dcp")}));
   std::vector<std::string> flags = tutorial(folder, 4);

@@ -1,6 +1,6 @@
-// What other tools see of a run is what the run was: its recording as memory_viz, Perfetto and a
-// page show it, against its report and LibTorch's own counters; and PyTorch FSDP2's snapshot beside
-// a recording of ours.
+// Other tools see a run as it was: its recording as memory_viz, Perfetto and a page show it is
+// compared with its report and LibTorch's own counters; and PyTorch FSDP2's snapshot with a
+// recording of ours.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
@@ -57,7 +57,7 @@ class Run {
   std::string file(const std::string& name) const { return folder_.file(name); }
   json result() const { return json::parse(read_file(folder_.file("r/result.json"))); }
 
-  /// What `shardlens profile` prints.
+  /// The output of `shardlens profile`.
   static std::string profile(std::vector<std::string> words) {
     words.insert(words.begin(), SHARDLENS_PROFILE);
     const ProcessEnd ended = run(words);
@@ -104,8 +104,8 @@ Peak reported_peak(const json& rank) {
           .categories = used(rank.at("at_peak").at("categories"))};
 }
 
-/// Where the counters of one rank are highest first. The two counters have the same points, and
-/// the categories add up to the total in each.
+/// The first point at which the counters of one rank are highest. The two counters have the same
+/// points, and the categories add up to the total in each.
 Peak counted_peak(const json& trace, int64_t process) {
   Peak peak;
   int64_t total = 0;
@@ -135,7 +135,7 @@ size_t steps_of(const json& trace, int64_t process) {
   }));
 }
 
-/// The page's facts, from which its script begins.
+/// The page's facts, from which its script starts.
 json facts_of(const std::string& page) {
   const std::string begins = "id=\"facts\">";
   const size_t begin = page.find(begins) + begins.size();
@@ -227,7 +227,7 @@ TEST_CASE("PyTorch FSDP2's snapshot and a run of ours differ by their peaks", "[
   CHECK(b.at("other") <= ours_bytes / 100);
 }
 
-TEST_CASE("PyTorch FSDP2's snapshot has the peaks that are compared with", "[profiler]") {
+TEST_CASE("PyTorch FSDP2's snapshot has the peaks that other tests compare with", "[profiler]") {
   const json snapshot = json::parse(read_file(kFixtures + "memory_viz/expected.json")).at("fsdp2");
   const json peaks = json::parse(read_file(kFixtures + "fsdp2_null_peaks.json"));
   size_t found = 0;

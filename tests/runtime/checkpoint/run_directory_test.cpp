@@ -41,7 +41,7 @@ TEST_CASE("a new run gets a folder with its configuration") {
   CHECK(fs::is_directory(run.path() / "logs"));
 }
 
-TEST_CASE("a run's configuration names nothing by where it was started") {
+TEST_CASE("a run's configuration does not depend on where it was started") {
   const tests::TemporaryFolder folder;
   const fs::path here = fs::current_path();
   planner::Config config;
@@ -61,7 +61,7 @@ TEST_CASE("a run's configuration names nothing by where it was started") {
   CHECK(kept.profile_dir == base + "/recordings");
 }
 
-TEST_CASE("a run without a name is called by model, strategy and time") {
+TEST_CASE("a run without a name is named by model, strategy and time") {
   const tests::TemporaryFolder folder;
   planner::Config config = config_in(folder);
   config.name.clear();
@@ -72,7 +72,7 @@ TEST_CASE("a run without a name is called by model, strategy and time") {
   CHECK_THAT(tests::read_file(run.path() / "config.json"), ContainsSubstring(name));
 }
 
-TEST_CASE("a live run keeps everybody else out, --fresh too") {
+TEST_CASE("a live run keeps all other starts out, --fresh too") {
   const tests::TemporaryFolder folder;
   planner::Config config = config_in(folder);
   std::optional<RunDirectory> run = RunDirectory::open(config);
@@ -83,7 +83,7 @@ TEST_CASE("a live run keeps everybody else out, --fresh too") {
   CHECK_NOTHROW(RunDirectory::open(config));
 }
 
-TEST_CASE("what stands under the name decides") {
+TEST_CASE("the run's existing folder decides") {
   const tests::TemporaryFolder folder;
   planner::Config config = config_in(folder);
   const fs::path path = RunDirectory::open(config).path();
@@ -98,14 +98,14 @@ TEST_CASE("what stands under the name decides") {
   check_refused(config, "another configuration");
 }
 
-TEST_CASE("an unfinished run goes on where its checkpoint stood") {
+TEST_CASE("an unfinished run goes on from its checkpoint") {
   const tests::TemporaryFolder folder;
   planner::Config config = config_in(folder);
   const fs::path path = RunDirectory::open(config).path();
   write_file(path / "result.json", R"({"status": "failed"})");
   write_file(path / "metrics.jsonl", "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n{\"step\":2");
   config.workers = 2;
-  config.batch = 32;  // as many samples a step in all
+  config.batch = 32;  // the same number of samples a step in all
   const RunDirectory run = RunDirectory::open(config);
   REQUIRE(run.is_unfinished());
   CHECK(fs::exists(path / "result.json"));
@@ -116,7 +116,7 @@ TEST_CASE("an unfinished run goes on where its checkpoint stood") {
   CHECK(run.config().workers == 2);
 }
 
-TEST_CASE("fresh removes what a run wrote and nothing else") {
+TEST_CASE("--fresh removes what a run wrote and nothing else") {
   const tests::TemporaryFolder folder;
   planner::Config config = config_in(folder);
   const fs::path path = RunDirectory::open(config).path();
@@ -135,7 +135,7 @@ TEST_CASE("fresh removes what a run wrote and nothing else") {
   CHECK(tests::read_file(path / "notes.txt") == "mine");
 }
 
-TEST_CASE("a folder that is no run is never touched") {
+TEST_CASE("a folder that is not a run is never touched") {
   const tests::TemporaryFolder folder;
   planner::Config config = config_in(folder);
   fs::create_directories(fs::path(config.storage) / "r");

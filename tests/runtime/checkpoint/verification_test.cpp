@@ -1,5 +1,5 @@
-// Weights that come in are held against the manifest beside them, by one rule for all who take
-// them: checkpoint import here, train --init and infer in load_weights_test and infer_test.
+// Imported weights are verified against the manifest beside them, by one rule for all readers:
+// checkpoint import here, train --init and infer in load_weights_test and infer_test.
 #include "runtime/checkpoint/verification.h"
 
 #include <algorithm>
@@ -58,7 +58,7 @@ void check_refused(const fs::path& weights, const std::string& file, const std::
                                       ContainsSubstring("; give another checkpoint")));
 }
 
-/// `checkpoint import` of what is damaged makes nothing, least of all checksums.
+/// `checkpoint import` of damaged weights makes nothing, least of all checksums.
 void check_import_refused(const fs::path& source, const tests::TemporaryFolder& folder,
                           const std::string& why) {
   CHECK_THROWS_MATCHES(
@@ -123,7 +123,7 @@ TEST_CASE("any damage to weights is refused by file and bytes, and gets no new c
   check_refused(checkpoint, files[0], "is missing, but manifest.json beside it names it");
 }
 
-TEST_CASE("damage to what holds no weights is none to them", "[weights]") {
+TEST_CASE("damage to files without weights does not affect them", "[weights]") {
   const tests::MemoryFolder folder;
   const fs::path checkpoint = checkpoint_in(folder);
   fs::resize_file(checkpoint / "state.json", 10);
@@ -133,7 +133,7 @@ TEST_CASE("damage to what holds no weights is none to them", "[weights]") {
   CHECK_FALSE(why_unverified(checkpoint));
 }
 
-TEST_CASE("a manifest that is damaged is refused, and one of others says nothing", "[weights]") {
+TEST_CASE("a damaged manifest is refused, and a manifest of other files is ignored", "[weights]") {
   const tests::MemoryFolder folder;
   const fs::path checkpoint = checkpoint_in(folder);
   const std::string manifest = (checkpoint / "manifest.json").string();
@@ -143,7 +143,7 @@ TEST_CASE("a manifest that is damaged is refused, and one of others says nothing
   check_import_refused(checkpoint, folder, "manifest.json is damaged");
   tests::write_file(manifest, R"({"name": "a web page", "icons": []})");
   CHECK(why_unverified(checkpoint) == "no manifest.json beside them says what they should be");
-  // No single byte makes damaged weights pass: whichever it is, the damage is refused.
+  // No single byte makes damaged weights pass: whatever the byte is, the damage is refused.
   const std::string damaged = weights_in(checkpoint)[0];
   fs::resize_file(checkpoint / damaged, 100);
   int told = 0;
@@ -162,7 +162,7 @@ TEST_CASE("a manifest that is damaged is refused, and one of others says nothing
   CHECK(told < 100);
 }
 
-TEST_CASE("weights that nobody knows the bytes of are taken, and said to be so", "[weights]") {
+TEST_CASE("weights without known checksums are taken, and reported as such", "[weights]") {
   const tests::MemoryFolder folder;
   const fs::path checkpoint = checkpoint_in(folder);
   const fs::path file = checkpoint / weights_in(checkpoint)[0];
@@ -173,10 +173,10 @@ TEST_CASE("weights that nobody knows the bytes of are taken, and said to be so",
   CHECK(why_unverified(checkpoint) == "manifest.json beside them does not name more.safetensors");
   fs::remove(checkpoint / "manifest.json");
   CHECK(why_unverified(checkpoint));
-  CHECK_FALSE(why_unverified(folder.file("none")));  // whoever reads it refuses it
+  CHECK_FALSE(why_unverified(folder.file("none")));  // the reader refuses it
 }
 
-TEST_CASE("an import without a floating-point value is refused, others are told", "[weights]") {
+TEST_CASE("an import without floating-point values is refused, others are reported", "[weights]") {
   const tests::MemoryFolder folder;
   const std::vector<std::byte> bytes(8);
   const models::SafetensorsTensor count{"steps.count", "I64", {1}, bytes};

@@ -73,7 +73,7 @@ TEST_CASE("moving a region hands over its mapping and descriptor") {
   CHECK(fcntl(fd, F_GETFD) == (second.fd() == fd ? 0 : -1));
 }
 
-TEST_CASE("other processes read what a rank entered") {
+TEST_CASE("other processes read a rank's entries") {
   const int world_size = 3;
   const SharedRegion region = board_region(world_size);
   const Board board = Board::initialise(region.data(), world_size);
@@ -94,7 +94,7 @@ TEST_CASE("other processes read what a rank entered") {
   CHECK_THROWS_AS(board.read(3), std::logic_error);
 }
 
-TEST_CASE("a board is refused where none is, or one of another size or version") {
+TEST_CASE("a missing board is refused, and so is one of another size or version") {
   using Catch::Matchers::ContainsSubstring;
   using Catch::Matchers::MessageMatches;
   const SharedRegion region = board_region(4);
@@ -103,7 +103,7 @@ TEST_CASE("a board is refused where none is, or one of another size or version")
   CHECK(Board(region.data(), 4).world_size() == 4);
   CHECK_THROWS_MATCHES(Board(region.data(), 3), std::runtime_error,
                        MessageMatches(ContainsSubstring("for 4 ranks")));
-  region.data()[8] = std::byte{99};  // the version lies behind the magic word
+  region.data()[8] = std::byte{99};  // the version follows the magic word
   CHECK_THROWS_MATCHES(Board(region.data(), 4), std::runtime_error,
                        MessageMatches(ContainsSubstring("version 99")));
 }
@@ -134,7 +134,7 @@ TEST_CASE("the ids of NCCL are read whole, and only once they are set", "[thread
   }
 }
 
-TEST_CASE("an id of NCCL that nobody has set leaves the reader's bytes alone") {
+TEST_CASE("an id of NCCL that was never set leaves the reader's bytes unchanged") {
   const SharedRegion region = board_region(2);
   const Board board = Board::initialise(region.data(), 2);
   std::array<std::byte, Board::kNcclIdBytes> id{};
@@ -166,7 +166,7 @@ TEST_CASE("of many abort reasons raised at once exactly one stays, whole") {
   }
 }
 
-TEST_CASE("an abort note is silent at first and cuts what is too long") {
+TEST_CASE("an abort note is empty at first and cuts texts that are too long") {
   AbortNote note;
   CHECK_FALSE(note.is_raised());
   CHECK(note.reason().empty());
@@ -175,7 +175,7 @@ TEST_CASE("an abort note is silent at first and cuts what is too long") {
   CHECK(note.reason() == std::string(AbortNote::kTextBytes - 1, 'x'));
 }
 
-TEST_CASE("a rank's GPU is told once it is set") {
+TEST_CASE("a rank's GPU is known once it is set") {
   const SharedRegion region = board_region(2);
   const Board board = Board::initialise(region.data(), 2);
   GpuUuid told{};
@@ -215,7 +215,7 @@ TEST_CASE("all ranks stop after the same step, whenever they are asked", "[threa
       std::this_thread::sleep_for(std::chrono::microseconds(round * 5));
       board.ask_to_stop();
     });
-    // Ranks of a step meet nowhere: they may be any number of steps apart.
+    // Ranks do not meet within a step: they may be any number of steps apart.
     const auto stopped = run_threads(kRanks, [&](int rank) {
       int64_t step = 3;
       while (!board.must_stop(rank, step)) {

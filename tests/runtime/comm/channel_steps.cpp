@@ -94,7 +94,7 @@ class Step {
     expect(at == values.size(), "size of gather", rank_, 0);
   }
 
-  /// Over all ranks of the world, whatever the channels on the way.
+  /// Computed over all ranks of the world, whatever the channels on the way.
   void check_reduced() {
     for (int64_t i = 0; i < range_; ++i) {
       double sum = 0;

@@ -14,10 +14,10 @@ namespace shardlens::tests {
 struct Grid {
   int world_size = 1;
   int shards = 1;
-  int regather_shards = 0;  // 0: nothing is regathered
+  int regather_shards = 0;  // 0: no regather
 };
 
-/// One bucket that is gathered, gathered again, and reduced, over as many channels as the grid has.
+/// One bucket that is gathered, gathered again, and reduced, over all channels of the grid.
 planner::Schedule schedule_over(const Grid& grid);
 
 /// "ok", or the first value that is wrong.

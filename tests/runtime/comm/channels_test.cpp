@@ -1,4 +1,4 @@
-// Communicators over parts of the world, by shared memory, and what is done over the whole of it.
+// Tests communicators over parts of the world, by shared memory, and operations over all ranks.
 #include "runtime/comm/channels.h"
 
 #include <catch2/catch_test_macros.hpp>
@@ -28,7 +28,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Memory of its own for each set of each channel, and one board for all.
+/// Separate memory for each set of each channel, and one board for all.
 class World {
  public:
   explicit World(const Schedule& schedule)
@@ -82,7 +82,7 @@ TEST_CASE("channels over parts of the world give the values of the whole", "[thr
   for (const std::string& text : texts) CHECK(text == "ok");
 }
 
-TEST_CASE("a rank that is lost in one set is named by its number, and ends all sets", "[threads]") {
+TEST_CASE("a rank lost in one set is named by its number, and ends all sets", "[threads]") {
   const World world(schedule_over({8, 4, 0}));
   const auto texts = run_threads(8, [&](int rank) -> std::string {
     if (rank == 3 || rank == 6) return "never came";
@@ -90,7 +90,7 @@ TEST_CASE("a rank that is lost in one set is named by its number, and ends all s
     reduce->barrier({37, "BARRIER"});
     return "no error";
   });
-  // Ranks 5 and 7 have the same deadline; the first one's text is what all others get.
+  // Ranks 5 and 7 have the same deadline; all others get the text of the first of them.
   const std::string fault = " did not arrive within 0.3 s; last seen in action 106";
   const std::string by_5 = "rank 5, step 37, BARRIER: rank 6" + fault;
   const std::string by_7 = "rank 7, step 37, BARRIER: rank 6" + fault;

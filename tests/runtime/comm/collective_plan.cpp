@@ -196,7 +196,7 @@ class Player {
       const uint32_t got = output.bits(i);
       const bool exact = scatter || order_ == AllReduceOrder::rank;
       const double error = std::abs(decode(got, dtype) - decode(want, dtype));
-      // fp32 sums of 8 ranks below 128 in any order; then one rounding step of the format.
+      // Below 128 fp32 sums of 8 ranks are the same in any order; then the format rounds once.
       const double step =
           std::ldexp(std::abs(decode(want, dtype)), -format_of(dtype).fraction_bits);
       expect(exact ? got == want : error <= 1e-4 + step, "reduce", flight.operation, i);

@@ -1,5 +1,5 @@
-// A random sequence of collectives over two channels, the same on every rank, and the result that
-// each must have: computed serially, with formats built from powers of two in double.
+// A random sequence of collectives over two channels, the same on every rank, and their expected
+// results: computed serially, with formats built from powers of two in double.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ struct PlannedOperation {
   enum class Kind { gather, reduce_scatter, all_reduce, sum, barrier };
   Kind kind{};
   int channel = 0;      // 0 or 1
-  int tickets_due = 0;  // of this channel; waited for, oldest first, before this is issued
-  std::vector<int64_t> range_numels;  // a buffer each; one, but for gathers
+  int tickets_due = 0;  // of this channel; waited for, oldest first, before this one
+  std::vector<int64_t> range_numels;  // one for each buffer; only gathers have several
   std::vector<DType> dtypes;
 };
 
@@ -37,7 +37,7 @@ Plan random_plan(uint64_t seed, int world_size, int operations);
 /// Whether all_reduce sums in rank order; else it is compared with a tolerance.
 enum class AllReduceOrder { rank, any };
 
-/// "ok " and a hash of all results that every rank must share, or what differs and where.
+/// "ok " and a hash of all results that every rank must share, or a difference and its place.
 std::string run_plan(const Plan& plan, runtime::Communicator& first, runtime::Communicator& second,
                      AllReduceOrder order);
 

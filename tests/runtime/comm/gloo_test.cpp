@@ -14,7 +14,7 @@
 #include "tests/runtime/comm/collective_plan.h"
 #include "tests/runtime/comm/ranks.h"
 
-// Every rank is forked before anything here touches LibTorch, whose threads a fork would lose.
+// Every rank is forked before this process touches LibTorch, whose threads a fork would lose.
 
 using namespace shardlens;
 using namespace shardlens::runtime;
@@ -31,7 +31,7 @@ Operation operation(std::string_view kind, std::string_view group = "", int buck
   return {3, kind, group, bucket};
 }
 
-/// Rank 0 serves the store and tells its port on a board, as the launcher has it.
+/// Rank 0 serves the store and posts its port on a board, as under the launcher.
 class World {
  public:
   explicit World(int world_size, std::chrono::milliseconds deadline = 20s)
@@ -73,8 +73,8 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// Two gathers in flight; what waiting for them threw, the second time asked, and how many seconds
-/// waiting and destroying took.
+/// Two gathers in flight. Returns what waiting for them threw, at the second time, too, and how
+/// many seconds waiting and destroying took.
 std::string failing_gather(std::unique_ptr<Communicator> group) {
   std::vector<float> first(2000);
   std::vector<float> second(2000);
@@ -126,7 +126,7 @@ TEST_CASE("random collectives over Gloo equal a serial computation") {
     const auto store = world.store(rank);
     const auto gather = world.group(*store, rank, "gather");
     const auto reduce = world.group(*store, rank, "reduce");
-    // Two ranks have one order of summing only.
+    // Two ranks have only one order of summing.
     const auto order = world_size <= 2 ? AllReduceOrder::rank : AllReduceOrder::any;
     return run_plan(plan, *gather, *reduce, order);
   });
@@ -168,7 +168,7 @@ TEST_CASE("a peer that never joins is an error of the group") {
 TEST_CASE("a store that cannot be reached is named") {
   const auto texts = run_processes(1, [](int) -> std::string {
     alarm(60);
-    // Nobody listens on a port that has just been free.
+    // No process listens on a port that was just free.
     uint16_t port = 0;
     { port = GlooStore::serve({})->port(); }
     GlooStore::connect({.port = port, .rank = 1, .world_size = 2, .deadline = 1s});

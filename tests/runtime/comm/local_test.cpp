@@ -75,7 +75,7 @@ std::chrono::milliseconds elapsed_since(std::chrono::steady_clock::time_point st
                                                                start);
 }
 
-/// Two ranks of one float each: rank 1 does `other`, the error of rank 0's reduction comes back.
+/// Two ranks of one float each: rank 1 does `other`; returns the error of rank 0's reduction.
 std::string error_of_rank_0(const World& world, const std::function<void()>& other) {
   return run_processes(
       2,
@@ -328,7 +328,7 @@ TEST_CASE("every bf16 and fp16 value widens exactly and comes back") {
 }
 
 TEST_CASE("fp32 rounds to bf16 and fp16 as computed in double") {
-  // Every upper half of an fp32 with lower halves around the ties of both formats.
+  // Every upper half of an fp32, with lower halves around the ties of both formats.
   for (uint32_t upper = 0; upper <= 0xffff; ++upper) {
     for (const uint32_t lower : {0u, 1u, 0x0fffu, 0x1000u, 0x1001u, 0x2fffu, 0x3000u, 0x3001u,
                                  0x7fffu, 0x8000u, 0x8001u, 0xefffu, 0xf000u, 0xffffu}) {

@@ -1,4 +1,4 @@
-// What is made of the environments of torchrun, srun and mpirun, and what is refused.
+// Tests what is read from the environments of torchrun, srun and mpirun, and what is refused.
 #include "runtime/comm/membership.h"
 
 #include <catch2/catch_test_macros.hpp>
@@ -36,7 +36,7 @@ const Environment kTorchrun = {{"RANK", "5"},
                                {"TORCHELASTIC_RUN_ID", "run7"},
                                {"TORCHELASTIC_ERROR_FILE", "/somewhere/error.json"}};
 
-/// Of a step's task, by Slurm's documentation of srun.
+/// The environment of a step's task, by Slurm's documentation of srun.
 const Environment kSlurm = {
     {"SLURM_PROCID", "5"},  {"SLURM_NTASKS", "7"},    {"SLURM_STEP_NUM_TASKS", "7"},
     {"SLURM_LOCALID", "1"}, {"SLURM_NODEID", "1"},    {"SLURM_STEP_TASKS_PER_NODE", "4,3"},
@@ -54,14 +54,14 @@ void check_refused(const Environment& environment, const std::string& why) {
 
 }  // namespace
 
-TEST_CASE("a process that nobody else has started is alone") {
+TEST_CASE("a process without another launcher is alone") {
   CHECK(membership_of({}).is_alone());
   CHECK(membership_of({{"WORLD_SIZE", "1"}}).is_alone());
   CHECK(membership_of({{"MASTER_ADDR", "node3"}, {"MASTER_PORT", "1"}}).is_alone());
   // The script of a batch job, and what an interactive job starts without srun.
   CHECK(membership_of({{"SLURM_JOB_ID", "1"}, {"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}})
             .is_alone());
-  // A shell that srun has started alone.
+  // A shell that srun has started as a single task.
   CHECK(membership_of({{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}).is_alone());
 }
 
@@ -81,7 +81,7 @@ TEST_CASE("torchrun's ranks are known") {
         membership_of(with_variables(kTorchrun, {{"TORCHELASTIC_RESTART_COUNT", "3"}})).start_id);
   CHECK_FALSE(membership_of(with_variables(kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "False"}}))
                   .agent_serves);
-  // A single rank is one of torchrun's too: it may be restarted.
+  // A single rank of torchrun is one of its ranks, too: it may be restarted.
   CHECK_FALSE(membership_of(with_variables(kTorchrun, {{"RANK", "0"},
                                                        {"WORLD_SIZE", "1"},
                                                        {"LOCAL_RANK", "0"},
@@ -89,7 +89,7 @@ TEST_CASE("torchrun's ranks are known") {
                   .is_alone());
 }
 
-TEST_CASE("what torchrun does not say, or cannot mean, is refused") {
+TEST_CASE("missing or impossible variables of torchrun are refused") {
   for (const char* name : {"LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
     check_refused(without_variable(kTorchrun, name), std::string(name) + " is not set");
   }
@@ -104,7 +104,7 @@ TEST_CASE("what torchrun does not say, or cannot mean, is refused") {
   check_refused(with_variables(kTorchrun, {{"MASTER_PORT", "70000"}}), "70000 is not a port");
 }
 
-TEST_CASE("srun's ranks meet at the first host, at a port of the job's") {
+TEST_CASE("srun's ranks meet at the first host, at the job's port") {
   const Membership place = membership_of(kSlurm);
   CHECK(place.launcher == LauncherKind::srun);
   CHECK(place.rank == 5);
@@ -128,7 +128,7 @@ TEST_CASE("srun's ranks meet at the first host, at a port of the job's") {
   check_refused(without_variable(kSlurm, "SLURM_JOB_NODELIST"), "SLURM_NODELIST is not set");
 }
 
-TEST_CASE("the tasks of a host are counted in Slurm's list") {
+TEST_CASE("the tasks of a host are counted by Slurm's list") {
   const auto tasks = [](const std::string& list, const std::string& host) {
     return membership_of(with_variables(kSlurm, {{"SLURM_NTASKS", "16"},
                                                  {"SLURM_STEP_NUM_TASKS", "16"},
@@ -140,10 +140,10 @@ TEST_CASE("the tasks of a host are counted in Slurm's list") {
   CHECK(tasks("4(x3),2", "2") == 4);
   CHECK(tasks("4(x3),2", "3") == 2);
   CHECK(tasks("16", "0") == 16);
-  CHECK(tasks("", "0") == 2);  // not said: at least those below this one
+  CHECK(tasks("", "0") == 2);  // unknown: at least those below this one
 }
 
-TEST_CASE("the first host of Slurm's list") {
+TEST_CASE("the first host of Slurm's list is found") {
   CHECK(first_host("node1") == "node1");
   CHECK(first_host("node1,node2") == "node1");
   CHECK(first_host("gpu-[003-005,9],cpu1") == "gpu-003");

@@ -1,4 +1,4 @@
-// Our declarations of NCCL's C API against the real header, where there is one.
+// Compares our declarations of NCCL's C API with the real header, if there is one.
 #include <nccl.h>
 
 #include <catch2/catch_test_macros.hpp>
@@ -17,8 +17,8 @@ constexpr bool is_same(Ours ours, Theirs theirs) {
   return static_cast<int>(ours) == static_cast<int>(theirs);
 }
 
-// The functions have the parameters that are expected, by size and place: enums stand for enums and
-// opaque pointers for opaque pointers.
+// The functions have the expected parameters, by size and place: enums for enums and opaque
+// pointers for opaque pointers.
 template <class Type>
 using PlainType = std::conditional_t<
     std::is_enum_v<Type> || std::is_pointer_v<Type>, std::integral_constant<size_t, sizeof(Type)>,
@@ -78,7 +78,7 @@ static_assert(same_shape<decltype(NcclApi::get_last_error), decltype(&ncclGetLas
 
 }  // namespace
 
-TEST_CASE("an undefined configuration is NCCL's own, but for what later versions added") {
+TEST_CASE("an undefined configuration is NCCL's own, except later versions' fields") {
   const ncclConfig_t theirs = NCCL_CONFIG_INITIALIZER;
   const NcclConfig ours;
   CHECK(ours.magic == theirs.magic);

@@ -17,7 +17,7 @@ struct Watch {
   RankWatch watch{{0, 1}, board, 5s};
   RankWatch::Time now{};
 
-  /// Looks every 100 ms; returns who was found, and after how long.
+  /// Looks every 100 ms; returns which rank was found, and after how long.
   std::optional<QuietRank> look_for(std::chrono::milliseconds time,
                                     std::chrono::milliseconds every = 100ms) {
     for (const auto end = now + time; now < end; now += every) {
@@ -41,7 +41,7 @@ TEST_CASE("a rank that is stopped is found once its deadline has passed") {
   CHECK(quiet->what == "was stopped for 5 s");
 }
 
-TEST_CASE("a rank that goes on in time is left alone, and so are ranks that only compute") {
+TEST_CASE("a rank that makes progress is left alone, and so are ranks that only compute") {
   Watch ranks;
   for (int i = 0; i < 10; ++i) {
     ranks.watch.set_stopped(1, true);

@@ -1,5 +1,5 @@
-// Runs one function as several ranks, as threads of this process or as forked processes, and says
-// what each returned. Catch2's macros are used in the parent only: a rank reports by its text.
+// Runs one function as several ranks, as threads of this process or as forked processes, and
+// returns what each returned. Only the parent uses Catch2's macros: a rank reports by its text.
 #pragma once
 
 #include <csignal>
@@ -66,7 +66,7 @@ inline std::string read_all(int fd) {
   return text;
 }
 
-/// `lost`: a rank that will not end by itself; it is killed once all others have ended.
+/// `lost`: a rank that will not end by itself; it is killed after all others have ended.
 inline std::vector<std::string> run_processes(int world_size, const RankBody& body,
                                               std::optional<int> lost = {}) {
   std::vector<RankProcess> processes;

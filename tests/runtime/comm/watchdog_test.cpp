@@ -57,7 +57,7 @@ std::string error_of(const std::function<void()>& call) {
   return "no error";
 }
 
-/// What check throws once it does.
+/// Waits until check throws, and returns what it throws.
 std::string failure_of(Watchdog& watchdog) {
   const auto last_moment = Clock::now() + 20s;
   std::string text = "no error";
@@ -85,7 +85,7 @@ struct World {
 
 }  // namespace
 
-TEST_CASE("operations that end in time are let through, however many", "[threads]") {
+TEST_CASE("any number of operations that end in time is let through", "[threads]") {
   World world;
   std::mutex mutex;
   std::deque<size_t> queue;
@@ -118,7 +118,7 @@ TEST_CASE("operations that end in time are let through, however many", "[threads
   CHECK_FALSE(world.note.is_raised());
 }
 
-TEST_CASE("an operation that does not end is named, told to all and stopped", "[threads]") {
+TEST_CASE("an operation that does not end is named, reported to all and stopped", "[threads]") {
   World world(100ms);
   issue(world.watchdog, world.device, kReduction);
   issue(world.watchdog, world.device, {38, "ALL_GATHER", "block1", -1});
@@ -138,7 +138,7 @@ TEST_CASE("an operation whose call does not return is late, too", "[threads]") {
   CHECK_THAT(failure_of(world.watchdog), StartsWith("rank 3, step 37, REDUCE_SCATTER of block3"));
 }
 
-TEST_CASE("the deadline counts from the end of the operation before", "[threads]") {
+TEST_CASE("the deadline counts from the end of the previous operation", "[threads]") {
   World world(1s);
   const size_t first = issue(world.watchdog, world.device, kReduction);
   const size_t second = issue(world.watchdog, world.device, kReduction);
@@ -163,7 +163,7 @@ TEST_CASE("an error of the transport, or of the device, names the oldest operati
   CHECK(becomes(world.device.stops, 1));
 }
 
-TEST_CASE("a note that somebody else raises stops the transport", "[threads]") {
+TEST_CASE("a note that another rank raises stops the transport", "[threads]") {
   World world;
   issue(world.watchdog, world.device, kReduction);
   std::thread peer([&] { world.note.raise("rank 1 was killed"); });
@@ -174,7 +174,7 @@ TEST_CASE("a note that somebody else raises stops the transport", "[threads]") {
   peer.join();
 }
 
-TEST_CASE("what fails on the host stops the transport", "[threads]") {
+TEST_CASE("a failure on the host stops the transport", "[threads]") {
   World world;
   CHECK(error_of([&] { world.watchdog.fail(kReduction, "invalid argument"); }) ==
         "rank 3, step 37, REDUCE_SCATTER of block3 bucket 1: invalid argument");

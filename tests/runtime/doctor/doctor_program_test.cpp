@@ -1,4 +1,4 @@
-// `shardlens doctor` on this machine: it trains a step on the CPU and on the null device.
+// Runs `shardlens doctor` on this machine: it trains a step on the CPU and on the null device.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -17,7 +17,7 @@ TEST_CASE("the doctor finds that this build trains, and leaves nothing behind", 
   const ProcessEnd ended = run({SHARDLENS, "doctor", "--json", "--workers", "2", "--seconds", "0.2",
                                 "--storage", folder.file("runs"), "--data", folder.path()});
   INFO(ended.err << ended.out);
-  CHECK(ended.exit_code == 1);  // no data are there
+  CHECK(ended.exit_code == 1);  // the data is missing
   const auto json = nlohmann::json::parse(ended.out);
   CHECK(json.at("well") == false);
   const auto health = [&](const std::string& about) -> std::string {
@@ -49,7 +49,7 @@ TEST_CASE("the doctor expects the NCCL that LibTorch asks for", "[doctor]") {
   CHECK(wanted.starts_with(SHARDLENS_NCCL_VERSION));
 }
 
-TEST_CASE("the doctor refuses what it does not know, in one line", "[doctor]") {
+TEST_CASE("the doctor refuses unknown arguments in one line", "[doctor]") {
   const ProcessEnd ended = run({SHARDLENS, "doctor", "--workers", "none"});
   CHECK(ended.exit_code == 2);
   CHECK(ended.out.empty());

@@ -1,4 +1,4 @@
-// What the doctor makes of machines, most of which are made up.
+// Tests the doctor's findings about machines, most of which are made up.
 #include "runtime/doctor/doctor.h"
 
 #include <algorithm>
@@ -53,7 +53,7 @@ MachineFacts server() {
   return facts;
 }
 
-/// The lines that are not fine, with that one change to a machine that is.
+/// The lines that are not fine after this one change to a machine that is.
 std::string complaint(MachineFacts facts, const std::function<void(MachineFacts&)>& change) {
   REQUIRE(is_well(findings_of(facts)));
   change(facts);
@@ -78,7 +78,7 @@ TEST_CASE("a machine without a GPU has nothing wrong with it", "[doctor]") {
   CHECK(static_cast<size_t>(std::count(text.begin(), text.end(), '\n')) == findings.size());
 }
 
-TEST_CASE("each thing that is wrong is one line with its fix", "[doctor]") {
+TEST_CASE("each problem is one line with its fix", "[doctor]") {
   const auto on_server = [](const std::function<void(MachineFacts&)>& change) {
     return complaint(server(), change);
   };
@@ -105,7 +105,7 @@ TEST_CASE("each thing that is wrong is one line with its fix", "[doctor]") {
         "memlock: 64.00 KiB can be locked, but NCCL over InfiniBand locks buffers\n");
 }
 
-TEST_CASE("an NCCL newer than LibTorch asks for is told", "[doctor]") {
+TEST_CASE("an NCCL newer than LibTorch asks for is reported", "[doctor]") {
   MachineFacts facts = server();
   CHECK_THAT(to_text(findings_of(facts)), ContainsSubstring("ok    NCCL: 2.28.9\n"));
   facts.nccl.version = 22902;
@@ -113,7 +113,7 @@ TEST_CASE("an NCCL newer than LibTorch asks for is told", "[doctor]") {
              ContainsSubstring("note  NCCL: 2.29.2, but LibTorch asks for 2.28.9; remove any"));
 }
 
-TEST_CASE("what any machine may lack", "[doctor]") {
+TEST_CASE("problems that any machine may have are found", "[doctor]") {
   const auto on_laptop = [](const std::function<void(MachineFacts&)>& change) {
     return complaint(laptop(), change);
   };
@@ -150,7 +150,7 @@ TEST_CASE("a collective's bandwidth counts what a rank must send", "[doctor]") {
              ContainsSubstring("over 4 CPU ranks of this host: 3.0 GB/s"));
 }
 
-TEST_CASE("the findings as JSON", "[doctor]") {
+TEST_CASE("the findings are printed as JSON", "[doctor]") {
   MachineFacts facts = laptop();
   facts.storage_fault = "full";
   const auto json = nlohmann::json::parse(to_json(findings_of(facts)));
@@ -171,7 +171,7 @@ TEST_CASE("the findings as JSON", "[doctor]") {
   CHECK(storage_fix == "give --storage a folder that you can write to");
 }
 
-TEST_CASE("this machine's facts", "[doctor]") {
+TEST_CASE("this machine's facts are found", "[doctor]") {
   const tests::TemporaryFolder folder;
   const MachineFacts facts = collect_facts(
       {.storage = folder.file("runs"), .data = "/nowhere", .workers = 2, .collective_s = 0.2});

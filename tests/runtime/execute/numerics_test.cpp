@@ -1,4 +1,4 @@
-// Sharded training computes what plain training computes.
+// Checks that sharded training computes the same as plain training.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
@@ -28,7 +28,7 @@ const models::ImageSet& fashion_mnist() {
   return data.train;
 }
 
-/// The same units on ordinary leaves, one loss.backward(), one Adam: what the executor must equal.
+/// The same units on ordinary leaves, one loss.backward(), one Adam, which the executor must equal.
 class PlainTraining {
  public:
   PlainTraining(const models::ModelSpec& spec, uint64_t seed)
@@ -74,8 +74,8 @@ class PlainTraining {
   at::Tensor step_;
 };
 
-/// Hands every parameter's gradient to `take` while its bucket waits for its optimizer step;
-/// with shards only this rank's part is there, so this is for a world of one.
+/// Hands every parameter's gradient to `take` while its bucket waits for its optimizer step; with
+/// shards it only sees this rank's part, so this is for a world of one.
 template <class Take>
 void observe_gradients(runtime::Executor& executor, const planner::Schedule& schedule,
                        runtime::RankState& state, Take take) {
@@ -136,7 +136,7 @@ TEST_CASE("fsdp on one rank is bit-equal to one loss.backward()", "[numerics]") 
   require_bit_equal_to_plain(strategy_of(StrategyKind::fsdp, 1, 32, reshard));
 }
 
-TEST_CASE("rounds that are repeated compute what they compute one by one", "[numerics]") {
+TEST_CASE("repeated rounds compute the same as rounds listed one by one", "[numerics]") {
   at::set_num_threads(1);
   const auto sync = GENERATE(planner::Sync::every, planner::Sync::last);
   planner::Strategy strategy = strategy_of(StrategyKind::fsdp, 1, 4, Reshard::yes);
@@ -192,8 +192,8 @@ at::Tensor own_linear(const at::Tensor& input, const at::Tensor& weight, const a
   return models::linear(input, weight, bias, kUse);
 }
 
-/// Output, and the gradients of input, weight and bias. The input of the linear is a sum, which no
-/// node keeps, so that it may be spent.
+/// Output, and the gradients of input, weight and bias. The linear's input is a sum, which no node
+/// keeps, so that it may be overwritten.
 std::vector<at::Tensor> run_linear(LinearCode linear, const at::Tensor& output_gradient) {
   at::manual_seed(3);
   const at::Tensor input = at::randn({5, 17, 24}).requires_grad_(true);
@@ -215,7 +215,7 @@ TEST_CASE("the linear nodes equal ATen's", "[numerics]") {
   const bool spends = GENERATE(false, true);
   const std::vector<at::Tensor> ours = run_linear(
       spends ? own_linear<models::InputUse::spent> : own_linear<models::InputUse::kept>, gradient);
-  INFO((is_of_mean ? "of a mean" : "written out") << (spends ? ", spending" : ""));
+  INFO((is_of_mean ? "from a mean" : "written out") << (spends ? ", spending" : ""));
   for (size_t i = 0; i < ours.size(); ++i) {
     INFO("output, input, weight, bias: " << i);
     const double scale = aten[i].abs().max().item<double>();

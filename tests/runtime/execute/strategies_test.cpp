@@ -1,5 +1,5 @@
-// Every strategy of the table, and random combinations of flags, on W ranks: they train as one rank
-// does on the same global batch, and keep no memory from step to step.
+// Runs every strategy of the table, and random combinations of flags, on W ranks: they train like
+// one rank on the same global batch, and keep no memory from step to step.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -24,9 +24,9 @@ using namespace shardlens;
 namespace {
 
 constexpr int kFewSteps = 8, kSteps = 20;
-constexpr int64_t kGlobalBatch = 48;  // divides by every W x microbatches of the table
+constexpr int64_t kGlobalBatch = 48;  // divisible by every W x microbatches of the table
 
-/// Small, with blocks enough for rings to turn.
+/// Small, but with enough blocks for rings to turn.
 const models::ModelSpec& spec() {
   static const models::ModelSpec made = models::make_spec("small", models::VitSizes{.image_px = 28,
                                                                                     .patch_px = 7,
@@ -51,7 +51,7 @@ std::vector<double> losses_of(planner::Config config, int steps) {
                              runtime::executor_options(config));
 }
 
-/// One rank with whole weights, one microbatch, and nothing that changes only where bytes lie.
+/// One rank with whole weights, one microbatch, and no flag that only changes where bytes are kept.
 planner::Config reference_of(const planner::Config& config) {
   planner::Config plain;
   plain.strategy = planner::StrategyKind::single;

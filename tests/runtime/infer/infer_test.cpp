@@ -1,4 +1,5 @@
-// `shardlens infer` as a user meets it: what it prints, which weights it takes, what it refuses.
+// Tests `shardlens infer` as a user sees it: what it prints, which weights it takes, what it
+// refuses.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
@@ -73,7 +74,7 @@ TEST_CASE("an image has the same probabilities on any number of ranks", "[infer]
   }
 }
 
-TEST_CASE("as many test images are right as the run's accuracy says", "[infer]") {
+TEST_CASE("the number of right test images matches the run's accuracy", "[infer]") {
   const TrainBench bench;
   REQUIRE(bench.train({"--epochs", "3"}).exit_code == 0);
   int right = 0;
@@ -84,7 +85,7 @@ TEST_CASE("as many test images are right as the run's accuracy says", "[infer]")
   CHECK(bench.result().at("test_accuracy") == right / 20.0);
 }
 
-TEST_CASE("infer takes the model, else the newest checkpoint, or the best one", "[infer]") {
+TEST_CASE("infer takes the model, else the newest or the best checkpoint", "[infer]") {
   const TrainBench bench;
   REQUIRE(bench.train({"--epochs", "3", "--keep", "0"}).exit_code == 0);
   const auto weights = [&](const std::vector<std::string>& flags) {
@@ -155,7 +156,7 @@ TEST_CASE("a run is read from any folder, whatever its paths were relative to", 
   check_refused(in("/", asked), "gone.json, which is missing; put the file back");
 }
 
-TEST_CASE("an image file is taken as the images of a folder are", "[infer]") {
+TEST_CASE("an image file is handled like the images of a folder", "[infer]") {
   const TrainBench bench;
   REQUIRE(bench.train({"--steps", "2"}).exit_code == 0);
   const std::string image = SHARDLENS_SOURCE_DIR "/docs/five_strategies.png";
@@ -167,7 +168,7 @@ TEST_CASE("an image file is taken as the images of a folder are", "[infer]") {
   CHECK(text.out.find('\x1b') == std::string::npos);  // no terminal
 }
 
-TEST_CASE("what cannot be classified is refused in a line", "[infer]") {
+TEST_CASE("a file that cannot be classified is refused in one line", "[infer]") {
   const TrainBench bench;
   REQUIRE(bench.train({"--steps", "1"}).exit_code == 0);
   check_refused(infer(bench, {}), "give --index N of a test image, or --image");
@@ -181,7 +182,7 @@ TEST_CASE("what cannot be classified is refused in a line", "[infer]") {
                 "is not a run");
 }
 
-TEST_CASE("a picture has a block for each pixel, and no more columns than a terminal", "[infer]") {
+TEST_CASE("a picture has a block for each pixel, and at most a terminal's columns", "[infer]") {
   using namespace shardlens::runtime;
   const GreyPicture small{.height = 3, .width = 2, .light = {0, 1, 0.5F, 0, 0, 0}};
   CHECK(picture_as_text(small) == "  @@\n++\n\n");

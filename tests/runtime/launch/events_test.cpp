@@ -37,7 +37,7 @@ TEST_CASE("an event is a line of JSON with the documented keys") {
   CHECK_FALSE(events[1].step.has_value());
 }
 
-TEST_CASE("whatever a crash leaves of a line, all other events are read") {
+TEST_CASE("all other events are read, whatever a crash leaves of a line") {
   const tests::TemporaryFolder folder;
   const std::string file = folder.file("events.jsonl");
   EventLog(file).add({.generation = 1, .kind = "started", .text = "4 ranks"});
@@ -48,14 +48,14 @@ TEST_CASE("whatever a crash leaves of a line, all other events are read") {
     tests::write_file(file, whole.substr(0, cut));
     EventLog(file).add({.generation = 2, .kind = "finished", .text = ""});
     const auto events = read_events(file);
-    // A line that lacks its end alone is whole.
+    // A line that only lacks its end is whole.
     REQUIRE(events.size() == (cut + 1 >= whole.size() ? 3 : 2));
     CHECK(events.front().kind == "started");
     CHECK(events.back().kind == "finished");
   }
 }
 
-TEST_CASE("an event that the disk does not take is written with the next one") {
+TEST_CASE("an event that the disk cannot take is written with the next one") {
   const tests::TemporaryFolder folder;
   const std::string file = folder.file("later/events.jsonl");
   EventLog log(file);

@@ -1,6 +1,6 @@
-// Ranks that another launcher has started, by torchrun's environment, srun's and mpirun's, set by
-// hand. What they learn is what our own launcher's ranks learn, to the bit; what one of them fails
-// with is said by all.
+// Ranks that another launcher has started, by the environments of torchrun, srun and mpirun, set by
+// hand. They learn what our own launcher's ranks learn, to the bit; if one of them fails, all
+// report the failure.
 #include <signal.h>
 
 #include <algorithm>
@@ -132,7 +132,7 @@ TEST_CASE("a rank that is killed is named by the others, and the next start goes
   CHECK_THAT(well[0].out, ContainsSubstring("resumes from step "));
   CHECK(weights(bench, "r") == undisturbed(bench, kLong, "2"));
   CHECK(bench.result().at("restarts") == 1);
-  // Gloo hears of a closed connection at once, but now and then at its deadline, while it sends.
+  // Gloo notices a closed connection at once, but sometimes only at its deadline, while it sends.
   Words events = told_by_attempt(bench);
   REQUIRE(events.size() == 5);
   CHECK((events[1] == "1 connection" || events[1] == "1 hung"));
@@ -146,7 +146,7 @@ TEST_CASE("a rank that is stopped is named at the deadline", "[join]") {
   Ranks ranks({}, bench.command(flags));
   REQUIRE(wait_until([&] { return has_checkpoint(bench); }));
   ranks.strike(1, SIGSTOP);
-  // The stopped one would be waited for without end.
+  // The launcher would wait for the stopped one without end.
   REQUIRE(wait_until([&] { return fs::exists(bench.run_file("result.json")); }));
   ranks.strike(1, SIGKILL);
   const std::vector<ProcessEnd> ended = ranks.wait();
@@ -156,7 +156,7 @@ TEST_CASE("a rank that is stopped is named at the deadline", "[join]") {
   CHECK_THAT(ended[0].err, ContainsSubstring("rank 1 no longer responds, last seen in "));
 }
 
-TEST_CASE("the first failure is said by every rank, and to torchrun", "[join]") {
+TEST_CASE("the first failure is reported by every rank, and to torchrun", "[join]") {
   const TrainBench bench;
   const Start start{.world_size = 3, .error_files = bench.file("error")};
   Ranks ranks(start, [&](int rank) {
@@ -190,7 +190,7 @@ TEST_CASE("a host that does not see rank 0's folder is refused", "[join]") {
   CHECK_FALSE(fs::exists(bench.file("elsewhere")));
 }
 
-TEST_CASE("a run without a name has the one that rank 0 gives it", "[join]") {
+TEST_CASE("a run without a name gets one from rank 0", "[join]") {
   const TrainBench bench;
   Words command = bench.command({"--steps", "2"});
   const auto name = std::find(command.begin(), command.end(), "--name");
@@ -204,7 +204,7 @@ TEST_CASE("a run without a name has the one that rank 0 gives it", "[join]") {
   CHECK(std::distance(fs::begin(runs), fs::end(runs)) == 2);
 }
 
-TEST_CASE("a rank that does not come ends the wait of the others", "[join]") {
+TEST_CASE("the others stop waiting for a rank that does not come", "[join]") {
   const TrainBench bench;
   const Words command = bench.command({"--timeout", "2"});
   Ranks ranks({}, [&](int rank) { return rank == 0 ? command : Words{"/bin/true"}; });
@@ -230,7 +230,7 @@ TEST_CASE("the next start may have another number of ranks", "[join]") {
   require_all_well(ended);
   CHECK_THAT(ended[0].out, ContainsSubstring("--batch 4 (was 8): 4 ranks keep the batch of 16") &&
                                ContainsSubstring("resumes from step "));
-  // Of the same samples, summed in another order.
+  // With the same samples, summed in another order.
   bench.train(kLong + Words{"--workers", "2", "--name", "s"});
   const auto other = nlohmann::json::parse(read_file(bench.file("runs/s/result.json")));
   CHECK(std::abs(bench.result().at("train_loss").get<double>() -
@@ -280,7 +280,7 @@ TEST_CASE("flags that contradict another launcher are refused", "[join]") {
   CHECK_THAT(refusal([](auto& config) { config.name = ""; }), ContainsSubstring("--name"));
 }
 
-TEST_CASE("a batch job that is told of its end saves, and goes on when its turn comes", "[join]") {
+TEST_CASE("a batch job that learns of its end saves, and goes on when its turn comes", "[join]") {
   const TrainBench bench;
   const std::string sources = SHARDLENS_SOURCE_DIR, port = std::to_string(free_port());
   Words flags = bench.command(kLong);
@@ -358,7 +358,7 @@ TEST_CASE("a rank of another launcher that runs out of memory shows what held it
   const ProcessEnd report = run({SHARDLENS_PROFILE, "report", bench.run_file("")});
   CHECK_THAT(report.out, ContainsSubstring(screen.substr(screen.find('\n'))));
   const std::string& other = ended[is_first ? 1 : 0].err;
-  CHECK(other == blamed.err.substr(0, at));  // it has nothing else to say
+  CHECK(other == blamed.err.substr(0, at));  // it says nothing else
 }
 
 TEST_CASE("two hosts train over a network, and say so when its cable is pulled", "[join][long]") {

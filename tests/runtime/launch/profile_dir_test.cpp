@@ -1,5 +1,5 @@
-// Recordings on a disk of each host's own (--profile-dir): they are in the run's folder at the end,
-// however the ranks have ended and whoever has started them.
+// Tests recordings on each host's own disk (--profile-dir): they are in the run's folder at the
+// end, however the ranks have ended and whichever launcher has started them.
 #include <signal.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ Words recorded_in(const TrainBench& bench, const std::string& disk) {
   return {"--profile", "on", "--profile-dir", bench.file(disk)};
 }
 
-/// How many steps each rank's recording in the run's folder has, as `shardlens profile report`
+/// The number of steps in each rank's recording in the run's folder, as `shardlens profile report`
 /// reads it.
 std::vector<size_t> steps_recorded(const TrainBench& bench) {
   const ProcessEnd report = run({SHARDLENS_PROFILE, "report", bench.run_file(""), "--json"});
@@ -41,7 +41,7 @@ bool is_recorded(const TrainBench& bench, int rank) {
   return fs::exists(bench.run_file("profiles/rank" + std::to_string(rank) + ".slp"));
 }
 
-/// Nothing of the run is left on the host's disk.
+/// No files of the run are left on the host's disk.
 bool is_clean(const TrainBench& bench, const std::string& disk) {
   return fs::is_empty(bench.file(disk));
 }
@@ -76,7 +76,7 @@ TEST_CASE("a run that fails collects the recording of the rank that was killed, 
   CHECK(is_clean(bench, "disk"));
 }
 
-TEST_CASE("what a killed group has left is collected by the next attempt",
+TEST_CASE("the recordings of a killed group are collected by the next attempt",
           "[profile_dir][faults]") {
   const TrainBench bench;
   const Words flags = kLong + Words{"--workers", "2", "--profile-dir", bench.file("disk")};
@@ -100,7 +100,7 @@ TEST_CASE("what a killed group has left is collected by the next attempt",
   CHECK(is_clean(bench, "disk"));
 }
 
-TEST_CASE("a folder that nothing can be recorded in is refused before anything is made",
+TEST_CASE("a folder that cannot be recorded in is refused before anything is made",
           "[profile_dir]") {
   const TrainBench bench;
   const ProcessEnd ended = bench.train(recorded_in(bench, "tiny.json"));
@@ -111,7 +111,7 @@ TEST_CASE("a folder that nothing can be recorded in is refused before anything i
   CHECK_FALSE(fs::exists(bench.file("runs")));
 }
 
-TEST_CASE("two hosts of torchrun's collect each from a disk of its own, also after a failure",
+TEST_CASE("two hosts of torchrun collect from their own disks, also after a failure",
           "[profile_dir][peers]") {
   SKIP_WITHOUT_TORCHRUN();
   const TrainBench bench;
@@ -129,7 +129,7 @@ TEST_CASE("two hosts of torchrun's collect each from a disk of its own, also aft
   INFO(first.err << second.err);
   CHECK(first.exit_code == 0);
   CHECK(second.exit_code == 0);
-  // The one that was killed could not; its host's next rank did.
+  // The rank that was killed could not; its host's next rank did.
   CHECK_THAT(first.out + second.out,
              ContainsSubstring("collected an earlier attempt's recording: "));
   const std::vector<size_t> steps = steps_recorded(bench);

@@ -1,6 +1,6 @@
-// How ranks of the CPU meet over parts of the world, as threads and as processes; ranks with a
-// device: tests/profiler/null_device/rendezvous_test.cpp. Every rank is forked before anything here
-// touches LibTorch, whose threads a fork would lose.
+// Tests how ranks on the CPU meet over parts of the world, as threads and as processes; ranks with
+// a device are in tests/profiler/null_device/rendezvous_test.cpp. Every rank is forked before this
+// process touches LibTorch, whose threads a fork would lose.
 #include "runtime/launch/rendezvous.h"
 
 #include <unistd.h>
@@ -56,7 +56,7 @@ std::string as_rank(const Job& job, const SharedJob& shared, int rank,
   return body(links->channels());
 }
 
-/// The same, as a process whose failure all others are told, as the launcher's ranks do it.
+/// Overload for a process whose failure all others learn, like that of the launcher's ranks.
 std::string as_process(const Job& job, const SharedJob& shared, int rank,
                        const std::function<std::string(const Channels&)>& body) {
   alarm(120);  // a hang kills the rank, whose empty text then fails the test
@@ -90,7 +90,7 @@ std::string places(const Channels& channels) {
   return text;
 }
 
-/// Of every rank, as threads.
+/// The texts of all ranks, as threads.
 std::vector<std::string> places_of(const Job& job) {
   const SharedJob shared(job);
   return run_threads(job.strategy.world_size,
@@ -106,7 +106,7 @@ TEST_CASE("a channel joins the ranks that the schedule says") {
   CHECK(texts[6] == "gather 2 of 4, reduce 2 of 4, regather 0 of 2, replicate 1 of 2");
 }
 
-TEST_CASE("channels that no action uses are not joined, nor is one rank alone") {
+TEST_CASE("channels that no action uses are not joined, nor does a single rank join any") {
   CHECK(places_of(job_over({4, 4, 0}, CommunicatorKind::local))[2] ==
         "gather 2 of 4, reduce 2 of 4");
   CHECK(places_of(job_over({2, 2, 1}, CommunicatorKind::local))[1] ==
@@ -115,7 +115,7 @@ TEST_CASE("channels that no action uses are not joined, nor is one rank alone") 
         "gather 0 of 1 alone, reduce 0 of 1 alone");
 }
 
-TEST_CASE("a solo rank plays its place in every set") {
+TEST_CASE("a solo rank takes its place in every set") {
   Job job = job_over({8, 4, 2}, CommunicatorKind::local);
   job.config.solo_rank = 6;
   const SharedJob shared(job);
@@ -131,11 +131,11 @@ TEST_CASE("reductions that do not join the whole world are a logic error") {
   CHECK_THROWS_AS(as_rank(job, shared, 0, places), std::logic_error);
 }
 
-TEST_CASE("the region has room for every set of every channel, and no more") {
+TEST_CASE("the region has room exactly for every set of every channel") {
   const Grid grid{8, 4, 2};
   const Job job = job_over(grid, CommunicatorKind::local);
-  // Four staging areas a rank and channel hold the largest operation; beside the board, counters
-  // and notes are small.
+  // Four staging areas a rank and channel hold the largest operation; the board, counters and notes
+  // are small.
   const size_t range_bytes = 2000 * 4;
   const size_t staged = 8 * 4 * range_bytes * (1 + 1 + 4 + 1);
   const size_t areas = region_bytes(job) - Board::bytes(8);
@@ -172,8 +172,8 @@ TEST_CASE("processes over parts of the world get the values of the whole") {
   for (const std::string& text : texts) CHECK(text == "ok");
 }
 
-// Ranks 2 and 3 are one set, 0 and 1 the other: rank 1 is well, but comes too late on purpose.
-TEST_CASE("a process that is lost in one set ends the wait of the ranks in others") {
+// Ranks 2 and 3 are one set, 0 and 1 the other: rank 1 works, but comes too late on purpose.
+TEST_CASE("a process lost in one set ends the wait of ranks in other sets") {
   const CommunicatorKind kind = GENERATE(CommunicatorKind::gloo, CommunicatorKind::local);
   const bool is_killed = GENERATE(true, false);
   const Job patient = job_over({4, 2, 0}, kind, 60);
@@ -198,7 +198,7 @@ TEST_CASE("a process that is lost in one set ends the wait of the ranks in other
   CHECK(texts[1] == "rank 1, step 37, BARRIER: stopped: " + texts[2]);
 }
 
-TEST_CASE("a set of ranks to which one does not come is named by their numbers") {
+TEST_CASE("an incomplete set of ranks is named by the ranks' numbers") {
   const Job job = job_over({4, 2, 0}, CommunicatorKind::gloo, 2);
   const SharedJob shared(job);
   const auto texts = run_processes(4, [&](int rank) -> std::string {

@@ -37,7 +37,7 @@ TEST_CASE("no failure is forgiven unless the user says so") {
   CHECK(decide(-1, one).restarts);
 }
 
-TEST_CASE("so many failures are forgiven, and not one more") {
+TEST_CASE("exactly N failures are forgiven") {
   const std::vector<FailedAttempt> three = {attempt_at(0, 10), attempt_at(8, 12),
                                             attempt_at(12, 20)};
   CHECK(decide(3, three).restarts);
@@ -45,7 +45,7 @@ TEST_CASE("so many failures are forgiven, and not one more") {
   CHECK(decide(2, three).why_not == "this was failure 3 of --max-failures 2: not restarted");
 }
 
-TEST_CASE("what another start would not fix is not tried again") {
+TEST_CASE("a failure that another start would not fix is not tried again") {
   for (const Fault fault :
        {Fault::wrong_use, Fault::out_of_memory, Fault::interrupted, Fault::overtaken}) {
     const std::vector<FailedAttempt> one = {attempt_at(0, 10, fault)};
@@ -58,7 +58,7 @@ TEST_CASE("what another start would not fix is not tried again") {
   }
 }
 
-TEST_CASE("one cause at one step, so many times in a row, ends the run and is named") {
+TEST_CASE("one cause at one step, N times in a row, ends the run and is named") {
   std::vector<FailedAttempt> failures = {attempt_at(8, 10, Fault::failed, 2),
                                          attempt_at(8, 10, Fault::failed, 2)};
   CHECK(decide(-1, failures, 3).restarts);
@@ -85,7 +85,7 @@ TEST_CASE("another rank, fault or step is another cause") {
   }
 }
 
-TEST_CASE("what comes and goes outside is waited for, as often as failures are forgiven") {
+TEST_CASE("temporary outside failures are waited for, as often as failures are forgiven") {
   for (const FailedAttempt& outside :
        {attempt_before_begin(20, Fault::disk_full), attempt_at(20, 25, Fault::disk_full),
         attempt_before_begin(20, Fault::connection), attempt_before_begin(20, Fault::hung)}) {
@@ -97,7 +97,7 @@ TEST_CASE("what comes and goes outside is waited for, as often as failures are f
     }
     failures.push_back(outside);
     CHECK_FALSE(decide(50, failures, 2).restarts);
-    // It neither ends a row nor is a part of it.
+    // It neither ends a row nor counts in one.
     failures.push_back(attempt_at(20, 25));
     CHECK_FALSE(decide(-1, failures, 2).restarts);
     CHECK(decide(-1, failures, 3).restarts);
@@ -119,7 +119,7 @@ TEST_CASE("kills of any ranks at one step do not end a run that forgives them") 
   for (int run = 0; run < 1000; ++run) {
     std::vector<FailedAttempt> failures;
     for (int i = 0; i < 50; ++i) {
-      // The rank that was killed before is not killed at once again: no cause is in a row.
+      // The rank that was killed before is not killed again at once: no cause recurs in a row.
       const int last = failures.empty() ? 0 : failures.back().rank;
       failures.push_back(
           attempt_at(5, 7, Fault::killed, static_cast<int>((last + 1 + random() % 3) % 4)));
@@ -128,7 +128,7 @@ TEST_CASE("kills of any ranks at one step do not end a run that forgives them") 
   }
 }
 
-TEST_CASE("pauses double up to a limit, and begin anew with every newer checkpoint") {
+TEST_CASE("pauses double up to a limit, and start over with every newer checkpoint") {
   std::vector<FailedAttempt> failures;
   std::chrono::milliseconds expected = kFirstPause;
   for (int i = 0; i < 100; ++i) {

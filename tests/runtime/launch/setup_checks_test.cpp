@@ -1,4 +1,4 @@
-// What is wrong with how a run was set up is told before it trains.
+// A run reports what is wrong with its setup before it trains.
 #include "runtime/launch/setup_checks.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ GpuUuid gpu(int number) {
   return uuid;
 }
 
-/// What each rank is told where rank r is on the r-th of these GPUs.
+/// The message for each rank if rank r is on the r-th of these GPUs.
 std::vector<std::string> meet_on(const std::vector<int>& gpus) {
   const auto world_size = static_cast<int>(gpus.size());
   const SharedRegion region = SharedRegion::create(Board::bytes(world_size));
@@ -52,7 +52,7 @@ Job job_with(const std::vector<std::string>& flags) {
   return job;
 }
 
-/// What is told where rank 1 has other flags than the rest.
+/// The message if rank 1 has other flags than the rest.
 std::string refusal_with(std::vector<std::string> of_rank_1) {
   const std::vector<std::string> flags = {"--workers", "3", "--model", "simple-model"};
   const Job job = job_with(flags);
@@ -85,7 +85,7 @@ TEST_CASE("two ranks on one GPU are refused, and named", "[setup]") {
                           ContainsSubstring("CUDA_VISIBLE_DEVICES") && !ContainsSubstring("\n"));
 }
 
-TEST_CASE("a rank that never says where it is ends the wait of the others", "[setup]") {
+TEST_CASE("the others stop waiting for a rank that never says where it is", "[setup]") {
   const SharedRegion region = SharedRegion::create(Board::bytes(2));
   const Board board = Board::initialise(region.data(), 2);
   CHECK_THROWS_MATCHES(expect_own_gpu(board, 1, gpu(1), 50ms), CommunicationError,
@@ -115,7 +115,7 @@ TEST_CASE("ranks with other flags or another model are refused", "[setup]") {
   CHECK_THAT(refusal_with({"--freeze", "layer1.*"}), ContainsSubstring("--freeze"));
 }
 
-TEST_CASE("most of a model in one group is worth a warning", "[setup]") {
+TEST_CASE("most of a model in one group gives a warning", "[setup]") {
   CHECK_THAT(root_warning({"--workers", "2", "--wrap", "root"}),
              ContainsSubstring("group root holds 1006090 of 1006090 ") &&
                  ContainsSubstring("(100 %) in 22 units") &&
@@ -129,7 +129,7 @@ TEST_CASE("most of a model in one group is worth a warning", "[setup]") {
   CHECK(root_warning({"--workers", "1", "--wrap", "root"}).empty());
 }
 
-TEST_CASE("more ranks than samples is worth a warning", "[setup]") {
+TEST_CASE("more ranks than samples gives a warning", "[setup]") {
   Job job = job_with({"--workers", "4"});
   job.found_data.train_samples = 4;
   CHECK(warnings_about(job).empty());
@@ -138,7 +138,7 @@ TEST_CASE("more ranks than samples is worth a warning", "[setup]") {
   CHECK_THAT(warnings_about(job).front(), ContainsSubstring("3 training samples for 4 ranks"));
 }
 
-TEST_CASE("a run that keeps its weights gathered is told so where memory ends", "[setup][null]") {
+TEST_CASE("a run that keeps its weights gathered is told so if memory runs out", "[setup][null]") {
   const tests::TemporaryFolder folder;
   const auto told = [&](const std::string& reshard) {
     const tests::ProcessEnd ended = tests::run({SHARDLENS_TRAIN,

@@ -1,11 +1,11 @@
-// A storm of faults over one run: ranks that are killed and stopped, a disk that is full, damaged
-// checkpoints, a store that is gone, connections that are refused. The run must finish with the
-// bits of one that nothing has happened to, and tell of every fault.
+// Strikes one run with a storm of faults: ranks that are killed and stopped, a full disk, damaged
+// checkpoints, a store that dies, refused connections. The run must finish with the bits of an
+// undisturbed one, and report every fault.
 //
-// Seeded: by SHARDLENS_STORM_SEED where it is set, else by the clock.
+// Seeded by SHARDLENS_STORM_SEED if it is set, else by the clock.
 //
-// Beside it, short storms of what once ended runs for good: a disk that stays full for a while, so
-// that attempts fail before they begin, and ranks that are killed at one step, between two
+// There are also short storms of what once ended runs for good: a disk that stays full for a while,
+// so that attempts fail before they begin, and ranks that are killed at one step, between two
 // checkpoints, again and again.
 #include <algorithm>
 #include <array>
@@ -35,7 +35,7 @@ using Counts = std::map<std::string, int64_t>;
 constexpr int kRanks = 4;
 constexpr int64_t kEvery = 5;         // steps between two checkpoints
 constexpr int64_t kStepsAFault = 20;  // between two faults
-constexpr int64_t kStepsAfter = 120;  // the last one, at least
+constexpr int64_t kStepsAfter = 120;  // after the last fault, at least
 
 uint64_t storm_seed() {
   const char* const given = std::getenv("SHARDLENS_STORM_SEED");
@@ -106,7 +106,7 @@ class Storm {
     return words;
   }
 
-  /// All ranks train, so many steps are done, and checkpoints are there to fall back to.
+  /// True if all ranks train, `steps` steps are done, and there are checkpoints to fall back to.
   bool is_on_its_way(const Process& launcher, int64_t steps) const {
     return static_cast<int64_t>(steps_told(bench_)) >= steps &&
            launcher.children().size() == kRanks && store().list().size() >= 2;
@@ -156,12 +156,12 @@ class Storm {
     damage(launcher, kind);
   }
 
-  /// While all ranks are stopped, so none of them puts a newer checkpoint in its place.
+  /// Done while all ranks are stopped, so none replaces it by a newer checkpoint.
   void damage(const Process& launcher, const std::string& kind) {
     for (int rank = 0; rank < kRanks; ++rank) send(launcher, rank, SIGSTOP);
     const auto checkpoints = store().list();
     const fs::path newest = checkpoints.back().path;
-    // The manifest last: some of its bytes mean nothing, but it must not be missing.
+    // The manifest comes last: some of its bytes mean nothing, but it must not be missing.
     const std::array kFiles = {"model-00001-of-00001.safetensors",
                                "optimizer-00001-of-00001.safetensors", "state.json",
                                "manifest.json"};
@@ -187,7 +187,7 @@ class Storm {
     write_file(file.string(), bytes);
   }
 
-  /// Waits until the run has told of all faults of this kind.
+  /// Waits until the run has reported all faults of this kind.
   void expect(const std::string& kind) {
     const int64_t count = ++injected_[kind];
     CAPTURE(kind, count, kinds_of(bench_));
@@ -199,8 +199,8 @@ class Storm {
   std::string communicator_;
   TrainBench undisturbed_;
   TrainBench bench_;
-  Counts struck_;    // by what was done
-  Counts injected_;  // by what the run must tell
+  Counts struck_;    // by what was struck
+  Counts injected_;  // by what the run must report
 };
 
 // --- full disks that come and go, kills at one step ---------------------------------------------
@@ -225,7 +225,7 @@ class ShortStorm {
  public:
   explicit ShortStorm(uint64_t seed) : random_(seed) {}
 
-  /// At three steps, none of which a checkpoint is of; the first two are struck differently.
+  /// Strikes at three steps without a checkpoint; the first two are struck differently.
   void rage(const TrainBench& undisturbed) {
     const std::array steps = {some_step(0), some_step(20), some_step(40)};
     hold_at(steps[0]);
@@ -257,8 +257,8 @@ class ShortStorm {
     return from + 1 + static_cast<int64_t>(random_() % 8) + (random_() % 2 == 0 ? 10 : 0);
   }
 
-  /// Rank 0 waits once it has done so many steps, and the others for it; whoever waited at another
-  /// step goes on.
+  /// Makes rank 0 wait after it has done `step` steps, and the others wait for it; a rank that
+  /// waited at another step goes on.
   void hold_at(int64_t step) const {
     write_file(bench_.file("next"), "\"step\":" + std::to_string(step) + ",");
     fs::rename(bench_.file("next"), bench_.file("hold"));
@@ -270,7 +270,7 @@ class ShortStorm {
     REQUIRE(launcher.children().size() == kFewRanks);
   }
 
-  /// Any ranks, one after the other: each attempt would come further.
+  /// Kills any ranks, one after the other: each attempt gets further.
   void kill_at_one_step(const Process& launcher, int64_t step, int64_t next) {
     for (auto left = 2 + random_() % 5; left > 0; --left) {
       wait_for_hold(launcher);
@@ -283,7 +283,7 @@ class ShortStorm {
     }
   }
 
-  /// Several times, from now on, for up to 2 s: attempts fail before they begin.
+  /// Fills the disk several times, from now on, for up to 2 s: attempts fail before they begin.
   void fill_the_disk(const Process& launcher, int64_t next) {
     wait_for_hold(launcher);
     for (auto left = 1 + random_() % 3; left > 0; --left) {
@@ -304,7 +304,7 @@ class ShortStorm {
   int64_t rows_of_fills_ = 0;
 };
 
-/// Each with a seed of its own, from `seed` on.
+/// Runs each storm with its own seed, from `seed` on.
 void rage_shortly(uint64_t seed, int storms) {
   const TrainBench undisturbed;
   REQUIRE(run(short_run(undisturbed)).exit_code == 0);
@@ -326,11 +326,11 @@ void rage(int64_t faults, const std::string& communicator) {
 
 }  // namespace
 
-TEST_CASE("a run comes through a storm of 6 faults to the same bits", "[storm][faults]") {
+TEST_CASE("a run survives a storm of 6 faults with the same bits", "[storm][faults]") {
   rage(6, "gloo");
 }
 
-TEST_CASE("a run comes through a storm of 60 faults to the same bits", "[storm][faults][long]") {
+TEST_CASE("a run survives a storm of 60 faults with the same bits", "[storm][faults][long]") {
   rage(30, "local");
   rage(30, "gloo");
 }

@@ -1,5 +1,5 @@
-// Runs that go on by themselves after a failure, and runs that save and end when they are told to:
-// to the same bits as runs that nothing has happened to.
+// Tests runs that go on by themselves after a failure, and runs that save and end on request: they
+// reach the same bits as undisturbed runs.
 #include <algorithm>
 #include <catch2/catch_get_random_seed.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -32,7 +32,7 @@ Flags with_flags(Flags flags, const Flags& more) {
   return flags;
 }
 
-/// Of kRun, that nothing has happened to.
+/// The losses of kRun, undisturbed.
 const TrainBench& undisturbed() {
   static const TrainBench bench;
   static const ProcessEnd ended = bench.train(kRun);
@@ -47,7 +47,7 @@ void check_same_bits(const TrainBench& bench) {
   CHECK(bench.result().at("test_accuracy") == undisturbed().result().at("test_accuracy"));
 }
 
-/// Strikes a rank once the run has done so many steps; returns its process.
+/// Strikes a rank after the run has done `steps` steps; returns its process.
 pid_t strike(const TrainBench& bench, const Process& launcher, size_t steps, int rank, int signal) {
   REQUIRE(wait_until([&] { return steps_told(bench) >= steps; }));
   const pid_t pid = launcher.children().at(static_cast<size_t>(rank));
@@ -97,7 +97,7 @@ TEST_CASE("a rank that is stopped is named, ended and replaced", "[supervisor][f
   CHECK(ended.exit_code == 0);
   CHECK_THAT(ended.err, ContainsSubstring("rank 2 is stopped (a signal such as SIGSTOP), in "));
   if (communicator == "local") {
-    // Whoever waits first tells: a peer in a collective, or rank 0 for its part of a checkpoint.
+    // The first to wait reports it: a peer in a collective, or rank 0 for its part of a checkpoint.
     CHECK_THAT(ended.err, ContainsSubstring("rank 2 did not arrive within 3 s") ||
                               ContainsSubstring("rank 2 has not written its part within 3.0 s"));
     check_same_bits(bench);
@@ -114,7 +114,7 @@ TEST_CASE("a rank that is stopped is named, ended and replaced", "[supervisor][f
   }
 }
 
-TEST_CASE("a rank alone that is stopped is noticed by its launcher", "[supervisor][faults]") {
+TEST_CASE("a single rank that is stopped is noticed by its launcher", "[supervisor][faults]") {
   const TrainBench bench;
   Process launcher(bench.command({"--epochs", "1000000", "--timeout", "1"}));
   strike(bench, launcher, 5, 0, SIGSTOP);
@@ -163,7 +163,7 @@ TEST_CASE("failures beyond --max-failures end the run", "[supervisor][faults]") 
   CHECK(kinds_of(bench).back() == "gave_up");
 }
 
-TEST_CASE("a run that fails of one cause again and again is given up", "[supervisor][faults]") {
+TEST_CASE("a run that keeps failing for one cause is given up", "[supervisor][faults]") {
   const TrainBench bench;
   std::vector<std::string> words =
       watched(bench.command(with_flags(kRun, {"--max-failures", "-1", "--give-up-after", "3"})),
@@ -211,7 +211,7 @@ TEST_CASE("SIGTERM lets a run save and end, and the same command goes on", "[sup
     CAPTURE(seed, steps, signal);
     REQUIRE(wait_until([&] { return steps_told(bench) >= steps; }));
     const auto ranks = launcher.children();
-    // As a scheduler does it: to every process.
+    // Sent to every process, as a scheduler does.
     for (const pid_t rank : ranks) ::kill(rank, signal);
     ::kill(launcher.pid(), signal);
     const ProcessEnd ended = launcher.wait();
@@ -236,7 +236,7 @@ TEST_CASE("SIGTERM lets a run save and end, and the same command goes on", "[sup
   }
 }
 
-TEST_CASE("who cannot save in time, or is told twice, ends at once", "[supervisor][faults]") {
+TEST_CASE("a run that cannot save in time, or is told twice, ends now", "[supervisor][faults]") {
   const TrainBench bench;
   const bool is_twice = GENERATE(false, true);
   Process launcher(bench.command({"--workers", "2", "--epochs", "1000000", "--max-failures", "-1",

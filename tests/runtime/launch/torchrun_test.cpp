@@ -1,5 +1,5 @@
-// torchrun itself, where PyTorch is installed: its agents start our ranks, start them again, and
-// lose and gain nodes.
+// Uses torchrun itself, if PyTorch is installed: its agents start our ranks, restart them, and lose
+// and gain nodes.
 #include <signal.h>
 
 #include <algorithm>
@@ -27,7 +27,8 @@ void preempt(const TrainBench& bench, Process& agent) {
   REQUIRE(bench.result().at("status") == "preempted");
 }
 
-/// An agent of torchrun's with whom others may come and go; one of them serves what all meet in.
+/// An agent of torchrun that others may join and leave; one of them serves the store in which all
+/// meet.
 Words elastic_agent(const std::string& port, bool serves, const std::string& last_call_s,
                     const Words& variables = {}) {
   const std::string meeting = std::string("is_host=") + (serves ? "true" : "false") +
@@ -138,7 +139,7 @@ TEST_CASE("another torchrun goes on with more ranks, and one with fewer", "[join
   }
 }
 
-TEST_CASE("a run goes on where a node of torchrun's is lost", "[join][peers][long]") {
+TEST_CASE("a run goes on if torchrun loses a node", "[join][peers][long]") {
   SKIP_WITHOUT_TORCHRUN();
   const TrainBench bench;
   const std::string port = std::to_string(free_port());
@@ -165,9 +166,9 @@ TEST_CASE("a run goes on where a node of torchrun's is lost", "[join][peers][lon
   }
 }
 
-// PyTorch 2.11's agents wait for each other without end where a node comes while they share their
-// store with the ranks; the variable makes them not to.
-TEST_CASE("a run goes on where a node comes to torchrun's", "[join][peers][long]") {
+// PyTorch 2.11's agents wait for each other without end if a node joins while they share their
+// store with the ranks; the variable prevents that.
+TEST_CASE("a run goes on if a node joins torchrun", "[join][peers][long]") {
   SKIP_WITHOUT_TORCHRUN();
   const TrainBench bench;
   const std::string port = std::to_string(free_port());

@@ -58,7 +58,7 @@ TEST_CASE("sample order is DistributedSampler's") {
   }
 }
 
-TEST_CASE("every sample is taken once, but for those that fill the last row") {
+TEST_CASE("every sample is taken once, except those that fill the last row") {
   const int64_t count = GENERATE(1, 2, 5, 97, 100);
   const int world_size = GENERATE(1, 2, 3, 7);
   CAPTURE(count, world_size);
@@ -88,7 +88,7 @@ TEST_CASE("images are scaled as ToTensor and Normalize(0.5, 0.5) scale them") {
   }
 }
 
-// Channel 1 of what Resize(px) and CenterCrop(px) of torchvision 0.26 on Pillow 13 gave.
+// Channel 1 of the output of torchvision 0.26's Resize(px) and CenterCrop(px) on Pillow 13.
 TEST_CASE("images are cut to shape as torchvision cuts them") {
   struct Case {
     int width, height;
@@ -128,7 +128,7 @@ TEST_CASE("images are cut to shape as torchvision cuts them") {
   }
 }
 
-TEST_CASE("a strip of pixels is refused, not blown up") {
+TEST_CASE("a strip of pixels is refused, not enlarged") {
   const tests::TemporaryFolder folder;
   tests::write_picture(folder.file("p.png"), tests::plain_picture(2000, 1, 1, 2, 3));
   CHECK_THROWS_WITH(read_square(folder.file("p.png"), 224, 3),
@@ -170,7 +170,7 @@ TEST_CASE("synthetic batches are as large as the spec says, and follow from the 
   }
 }
 
-TEST_CASE("the target of a token is the one behind it") {
+TEST_CASE("the target of a token is the next token") {
   const Batch batch = synthetic_batch(models::find_spec("llama-1b", 9), 2, 1, at::kCPU);
   CHECK(at::equal(batch.input.narrow(1, 1, 8), batch.targets.narrow(1, 0, 8)));
 }

@@ -1,4 +1,4 @@
-// A rank's state through a checkpoint and back, in one process, without a training around it.
+// Saves a rank's state in a checkpoint and restores it, in one process, without training.
 #include "runtime/train/checkpointer.h"
 #include "models/families.h"
 
@@ -36,7 +36,7 @@ Job make_job(const tests::NamedStrategy& named) {
   return job;
 }
 
-/// Every rank of a job, one after the other in this thread.
+/// Runs every rank of a job, one after the other in this thread.
 class Ranks {
  public:
   explicit Ranks(const std::vector<std::string>& flags, int world_size)
@@ -67,7 +67,7 @@ class Ranks {
     return state;
   }
 
-  /// Each rank's masters, moments and what is gathered of them.
+  /// Each rank's masters, moments and the gathered copies.
   std::vector<at::Tensor> tensors() {
     std::vector<at::Tensor> all;
     for (auto& state : states) {
@@ -97,7 +97,7 @@ class Ranks {
   Board board_;
 };
 
-/// Where elements are nobody's (padding) all is zero, as training keeps it.
+/// Elements that belong to no tensor (padding) are zero, as training keeps them.
 void fill(Ranks& ranks) {
   for (auto& state : ranks.states) {
     for (const StateRange& range : state->ranges()) {
@@ -140,7 +140,7 @@ TEST_CASE("a state is the same after a checkpoint, whatever its layout", "[check
   }
 }
 
-TEST_CASE("random numbers and the loss scale go on where they were", "[checkpoint]") {
+TEST_CASE("random numbers and the loss scale continue where they were", "[checkpoint]") {
   const std::vector<std::string> flags = {"--param-dtype", "fp16"};
   const tests::MemoryFolder folder;
   Ranks before(flags, 1), after(flags, 1);

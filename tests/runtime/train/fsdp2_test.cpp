@@ -1,5 +1,5 @@
 // Training equals PyTorch FSDP2's, as tests/reference/fsdp2_losses.py recorded it: the same start
-// weights, the same samples, the same losses.
+// weights, samples and losses.
 #include <ATen/ATen.h>
 
 #include <catch2/catch_test_macros.hpp>
@@ -33,8 +33,8 @@ const nlohmann::json& recorded() {
 
 using ShardReceiver = std::function<void(const runtime::Operation&, std::span<const float>)>;
 
-/// Hands on what every reduction gave. With a factor other than 1 it has the mistake that Adam
-/// hides in the losses: it sums where it should average.
+/// Passes on the result of every reduction. With a factor other than 1 it has the mistake that Adam
+/// hides in the losses: it sums instead of averaging.
 class TappedCommunicator final : public runtime::Communicator {
  public:
   TappedCommunicator(runtime::Communicator& inner, float factor, ShardReceiver take)
@@ -76,7 +76,7 @@ class TappedCommunicator final : public runtime::Communicator {
   std::map<runtime::Ticket, std::pair<runtime::Operation, std::span<float>>> issued_;
 };
 
-/// Of every parameter's gradient, put together from the shards of all ranks.
+/// Every parameter's gradient, assembled from the shards of all ranks.
 class GradientNorms {
  public:
   explicit GradientNorms(const planner::Schedule& schedule) : schedule_(schedule) {}
@@ -138,7 +138,7 @@ int64_t state_bytes_of(const planner::Schedule& schedule, runtime::RankState& st
   return bytes;
 }
 
-/// As the recording script trains. `factor` as in TappedCommunicator.
+/// Trains as the recording script does. `factor` as in TappedCommunicator.
 void train(const planner::Schedule& schedule, int steps, float factor, Recording& recording) {
   const models::Dataset data = models::load_dataset("fashion-mnist");
   recording.losses.resize(static_cast<size_t>(steps));
@@ -202,8 +202,8 @@ TEST_CASE("fifty steps on two ranks equal PyTorch FSDP2's", "[fsdp2]") {
   const planner::Schedule schedule = tutorial_schedule();
   Recording ours(schedule);
   train(schedule, static_cast<int>(losses.size()), 1, ours);
-  // Rounding grows from step to step, and the CPU decides how sums are rounded: two machines were
-  // 2.5e-6 off at most in the first 20 steps, and 1.3e-4 and 2.8e-4 in all 50.
+  // Rounding errors grow from step to step, and the CPU decides how sums are rounded: two machines
+  // were 2.5e-6 off at most in the first 20 steps, and 1.3e-4 and 2.8e-4 in all 50.
   for (size_t step = 0; step < losses.size(); ++step) {
     INFO("step " << step);
     CHECK_THAT(ours.losses[step], WithinRel(losses[step], step < 20 ? 2e-5 : 1e-3));
@@ -225,16 +225,16 @@ TEST_CASE("fifty steps on two ranks equal PyTorch FSDP2's", "[fsdp2]") {
   CHECK_FALSE(at::isin(ours.samples[0], ours.samples[1]).any().item<bool>());
 }
 
-TEST_CASE("a sum in place of the average would be noticed", "[fsdp2]") {
+TEST_CASE("a sum instead of the average would be noticed", "[fsdp2]") {
   const planner::Schedule schedule = tutorial_schedule();
   Recording ours(schedule);
   train(schedule, 2, static_cast<float>(kWorldSize), ours);
   CHECK(worst_gradient_error(ours.gradients) > 0.5);
 }
 
-/// How the processor rounds a product of bf16 is its own (with AMX otherwise than without), and
-/// training amplifies it: from the eighth step on a loss may be off by 4 %, either way. The first
-/// steps and the mean of all tell.
+/// Processors round a product of bf16 in their own ways (with AMX differently than without), and
+/// training amplifies the difference: from the eighth step on a loss may be off by 4 %, either way.
+/// The first steps and the mean of all are reliable.
 void check_losses(const std::vector<double>& losses, const std::vector<double>& expected,
                   bool is_exact) {
   constexpr size_t kFirst = 5;
@@ -251,7 +251,7 @@ void check_losses(const std::vector<double>& losses, const std::vector<double>& 
   CHECK(std::abs(sum / static_cast<double>(losses.size())) <= 1e-2);
 }
 
-/// Trains each strategy of the fixture for as many of its 20 steps.
+/// Trains each strategy of the fixture for `steps` of its 20 steps.
 void check_strategies(size_t steps) {
   std::ifstream file(SHARDLENS_SOURCE_DIR "/tests/fixtures/fsdp2_strategies.json");
   const auto fixture = nlohmann::json::parse(file);

@@ -1,5 +1,5 @@
-// `shardlens train --device null:GPU` as a user meets it, with the null device's checks on: they
-// fail a run in which a use is not ordered by a wait, or NCCL is not called as the schedule says.
+// Tests `shardlens train --device null:GPU` as a user sees it, with the null device's checks on:
+// they fail a run in which a wait does not order a use, or NCCL is not called as the schedule says.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -35,7 +35,7 @@ class NullRun {
   nlohmann::json result() const {
     return nlohmann::json::parse(read_file(folder_.file("runs/r/result.json")));
   }
-  /// What `shardlens profile report --json` says of the run.
+  /// The output of `shardlens profile report --json` for the run.
   nlohmann::json report() const {
     const ProcessEnd report = run({SHARDLENS_PROFILE, "report", folder_.file("runs/r"), "--json"});
     INFO(report.err);
@@ -82,7 +82,7 @@ TEST_CASE("three steps of every family on the null device pass its checks", "[nu
   const std::string strategy = GENERATE("fsdp", "ddp");
   const std::string dtype = GENERATE("fp32", "bf16");
   CAPTURE(model, strategy, dtype);
-  // An 8b model whole on each rank does not fit.
+  // A whole 8b model on each rank does not fit.
   if (model == "llama-8b" && strategy == "ddp") return;
   const NullRun run({"--device", "null:h200", "--model", model, "--strategy", strategy,
                      "--param-dtype", dtype, "--world", "64", "--solo-rank", "1", "--batch", "1",
@@ -92,7 +92,7 @@ TEST_CASE("three steps of every family on the null device pass its checks", "[nu
   CHECK(bytes(run.result(), "step_peak", "allocated_bytes") > 0);
 }
 
-TEST_CASE("a llama's memory grows as its sequence does, not as the square", "[null]") {
+TEST_CASE("a llama's memory grows linearly with its sequence, not with the square", "[null]") {
   const std::string dtype = GENERATE("fp32", "bf16");
   const auto step_peak = [&](const char* seq) {
     const NullRun run({"--device", "null:h200", "--model", "llama-1b", "--world", "512",
@@ -102,12 +102,12 @@ TEST_CASE("a llama's memory grows as its sequence does, not as the square", "[nu
     REQUIRE(run.ended.exit_code == 0);
     return bytes(run.result(), "step_peak", "allocated_bytes");
   };
-  // Whatever grows with the square of the length would make the second difference larger.
+  // Anything that grows with the square of the length would make the second difference larger.
   const int64_t at_2k = step_peak("2048"), at_4k = step_peak("4096"), at_8k = step_peak("8192");
   CHECK(at_8k - at_4k < 2 * (at_4k - at_2k) + (64 << 20));
 }
 
-TEST_CASE("whatever the null device gives out says that its values mean nothing", "[null]") {
+TEST_CASE("all output from the null device says that its values mean nothing", "[null]") {
   const NullRun run({"--device", "null:l4", "--steps", "3"});
   INFO(run.ended.err);
   REQUIRE(run.ended.exit_code == 0);
@@ -181,7 +181,7 @@ TEST_CASE("expandable segments hold the same blocks", "[null]") {
         bytes(expandable.result(), "step_peak", "reserved_bytes"));
 }
 
-TEST_CASE("out of memory is told in one line, then in LibTorch's own words", "[null]") {
+TEST_CASE("out of memory is reported in one line, then in LibTorch's own words", "[null]") {
   const NullRun run({"--device", "null:h200", "--model", "vit-l16", "--batch", "32", "--steps", "3",
                      "--capacity", "9GiB", "--anyway"});
   CHECK(run.ended.exit_code == 1);
@@ -192,7 +192,7 @@ TEST_CASE("out of memory is told in one line, then in LibTorch's own words", "[n
   CHECK(run.result()["status"] == "failed");
 }
 
-TEST_CASE("what cannot fit is refused before anything is made", "[null]") {
+TEST_CASE("a run that cannot fit is refused before anything is made", "[null]") {
   const NullRun run({"--device", "null:h200", "--model", "vit-l16", "--batch", "32", "--steps", "3",
                      "--capacity", "9GiB"});
   CHECK(run.ended.exit_code == 3);
@@ -202,7 +202,7 @@ TEST_CASE("what cannot fit is refused before anything is made", "[null]") {
   CHECK_FALSE(run.left_anything());
 }
 
-TEST_CASE("a run says what was planned, and that it was so", "[null]") {
+TEST_CASE("a run says what was planned, and that it matched", "[null]") {
   const NullRun run({"--device", "null:l4", "--model", "vit-tutorial", "--steps", "3"});
   CHECK(run.ended.exit_code == 0);
   CHECK_THAT(run.ended.out, ContainsSubstring("\nplan: fits: ") &&
@@ -224,7 +224,7 @@ std::vector<std::string> with_flags(std::vector<std::string> flags,
 }  // namespace
 
 TEST_CASE("out of memory shows what held it, as the report does", "[null]") {
-  const std::string steps = GENERATE("on", "2:3");  // of steps after the failure, too
+  const std::string steps = GENERATE("on", "2:3");  // also of steps after the failure
   const NullRun run(with_flags(kTooMuch, {"--profile", steps}));
   INFO(run.ended.err);
   CHECK(run.ended.exit_code == 1);
@@ -235,7 +235,8 @@ TEST_CASE("out of memory shows what held it, as the report does", "[null]") {
   const nlohmann::json rank = run.report()["ranks"][0];
   REQUIRE(rank["out_of_memory"].size() == 1);
   const nlohmann::json& failure = rank["out_of_memory"][0];
-  // LibTorch's own message, against what was recorded: "and 634.36 MiB is reserved by PyTorch but".
+  // LibTorch's own message, compared with the recording: "and 634.36 MiB is reserved by PyTorch
+  // but".
   const std::string& told = run.ended.err;
   const size_t unused_end = told.find(" is reserved by PyTorch");
   const size_t unused_begin = told.rfind("and ", unused_end) + 4;
@@ -262,7 +263,7 @@ TEST_CASE("without a recording, out of memory says how to see more", "[null]") {
                                               "memory\nCUDA out of memory"));
 }
 
-TEST_CASE("a run's ledger leaves nothing over on the null device", "[null]") {
+TEST_CASE("a run's ledger leaves nothing unexplained on the null device", "[null]") {
   const NullRun run({"--device", "null:h200", "--world", "8", "--solo-rank", "3", "--steps", "3",
                      "--profile", "on"});
   INFO(run.ended.err);

@@ -1,5 +1,5 @@
-// A program's own model: sharded it learns what plain autograd learns, and what is wrong with it is
-// told in one line.
+// Tests a program's own model: sharded it learns what plain autograd learns, and its mistakes are
+// reported in one line.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
@@ -159,7 +159,7 @@ std::string refusal(std::vector<models::OwnUnit> units) {
   return "accepted";
 }
 
-/// One step of a model whose units say what dtype their inputs had.
+/// One step of a model whose units say which dtype their inputs had.
 std::map<std::string, at::ScalarType> input_dtypes(DType dtype, bool cast_inputs) {
   std::map<std::string, at::ScalarType> seen;
   const auto saying = [&seen](const std::string& name, bool widens) {
@@ -190,7 +190,7 @@ std::map<std::string, at::ScalarType> input_dtypes(DType dtype, bool cast_inputs
 
 }  // namespace
 
-TEST_CASE("a model of one's own on one rank is bit-equal to plain autograd", "[numerics][own]") {
+TEST_CASE("an own model on one rank is bit-equal to plain autograd", "[numerics][own]") {
   at::set_num_threads(1);
   const models::OwnModel model = small_model();
   const std::vector<double> plain = plain_losses(model);
@@ -198,7 +198,7 @@ TEST_CASE("a model of one's own on one rank is bit-equal to plain autograd", "[n
   CHECK(sharded_losses(model, strategy_of(StrategyKind::single, 1, kGlobalBatch)) == plain);
 }
 
-TEST_CASE("a model of one's own learns the same however it is sharded", "[numerics][own]") {
+TEST_CASE("an own model learns the same however it is sharded", "[numerics][own]") {
   const models::OwnModel model = small_model();
   const std::vector<double> plain = plain_losses(model);
   std::vector<planner::Strategy> strategies = {strategy_of(StrategyKind::fsdp, 2, 4),
@@ -222,7 +222,7 @@ TEST_CASE("inputs are cast as PyTorch's cast_forward_inputs casts them", "[own]"
   const auto bf16 = at::kBFloat16, fp32 = at::kFloat;
   CHECK(input_dtypes(DType::bf16, true) ==
         Dtypes{{"stem", bf16}, {"middle", bf16}, {"head", bf16}});
-  // As they come: the batch is fp32, and so is what the stem hands on.
+  // Inputs as they come: the batch is fp32, and so is the stem's output.
   CHECK(input_dtypes(DType::bf16, false) ==
         Dtypes{{"stem", fp32}, {"middle", fp32}, {"head", bf16}});
   const Dtypes all_fp32 = {{"stem", fp32}, {"middle", fp32}, {"head", fp32}};
@@ -245,7 +245,7 @@ TEST_CASE("token ids are never cast, and our own models cast for themselves", "[
   CHECK(cast == train_losses(vit, data.train, strategy, 2, options));
 }
 
-TEST_CASE("a model of one's own that cannot be is refused in one line", "[own]") {
+TEST_CASE("an invalid own model is refused in one line", "[own]") {
   const models::OwnParameter weight{"w", {2, 2}};
   CHECK_THAT(refusal({}), ContainsSubstring("model mine") && ContainsSubstring("no parameters"));
   CHECK_THROWS_AS(models::make_own_model("", kTokens, {{"a", block, {weight}}}),
@@ -279,7 +279,7 @@ TEST_CASE("a parameter that its unit does not use is named", "[own]") {
                      ContainsSubstring("--freeze 'head.bias'")));
 }
 
-TEST_CASE("a loss that is no scalar is refused", "[own]") {
+TEST_CASE("a loss that is not a scalar is refused", "[own]") {
   models::OwnModel model = small_model();
   model.loss = [](const at::Tensor& output, const at::Tensor&) { return output.sum(1); };
   CHECK_THROWS_MATCHES(sharded_losses(model, strategy_of(StrategyKind::fsdp, 1, kGlobalBatch)),
@@ -287,14 +287,14 @@ TEST_CASE("a loss that is no scalar is refused", "[own]") {
                        MessageMatches(ContainsSubstring("48 elements; give one")));
 }
 
-TEST_CASE("start weights of one's own are drawn from --seed", "[own]") {
+TEST_CASE("an own model's start weights are drawn from --seed", "[own]") {
   models::OwnModel model = small_model();
   const auto drawn = [&](uint64_t seed) {
     std::vector<at::Tensor> values;
     models::draw_parameters(model, seed, [&](int, const at::Tensor& v) { values.push_back(v); });
     return values;
   };
-  CHECK(drawn(1)[0].std().item<double>() > 0.9);  // an embedding's, normal
+  CHECK(drawn(1)[0].std().item<double>() > 0.9);  // an embedding is normal
   CHECK(at::equal(drawn(1)[1], at::ones({kWidth})));
   model.draw = [](const models::ParameterSpec& parameter, at::Generator& generator) {
     return at::empty(parameter.shape).uniform_(0, 1, generator);
@@ -330,7 +330,7 @@ std::vector<double> example_losses(const std::vector<std::string>& flags) {
 
 }  // namespace
 
-TEST_CASE("the example of a model of one's own trains, sharded as on one rank", "[own][train]") {
+TEST_CASE("the example of an own model trains, sharded as on one rank", "[own][train]") {
   const std::vector<std::string> steps = {"--device", "cpu", "--steps", "40"};
   const auto losses = [&](std::vector<std::string> flags) {
     flags.insert(flags.end(), steps.begin(), steps.end());
@@ -349,7 +349,7 @@ TEST_CASE("the example of a model of one's own trains, sharded as on one rank", 
   CHECK(bf16.back() < 0.5 * bf16.front());
 }
 
-TEST_CASE("the example runs on the null device too", "[own][null]") {
+TEST_CASE("the example runs on the null device, too", "[own][null]") {
   const TemporaryFolder storage;
   const ProcessEnd ended =
       run_example(storage, {"--device", "null:h200", "--world", "8", "--solo-rank", "3", "--steps",
@@ -359,7 +359,7 @@ TEST_CASE("the example runs on the null device too", "[own][null]") {
   CHECK_THAT(ended.out, ContainsSubstring("during steps: "));
 }
 
-TEST_CASE("flags that a model of one's own has no use for are refused", "[own][train]") {
+TEST_CASE("flags that an own model has no use for are refused", "[own][train]") {
   const TemporaryFolder storage;
   const auto told = [&](const std::vector<std::string>& flags) {
     const ProcessEnd ended = run_example(storage, flags);
@@ -385,7 +385,7 @@ ProcessEnd run_program(const TemporaryFolder& storage, const std::string& name) 
 
 }  // namespace
 
-TEST_CASE("a program's samples are learned and tested on", "[own][train]") {
+TEST_CASE("a program's samples are used for training and testing", "[own][train]") {
   const TemporaryFolder storage;
   const ProcessEnd ended = run_program(storage, "classifier");
   CAPTURE(ended.err, ended.out);
@@ -395,7 +395,7 @@ TEST_CASE("a program's samples are learned and tested on", "[own][train]") {
   CHECK(result.at("steps") == 24);  // 96 samples, 2 ranks, batch 8, 4 epochs
 }
 
-TEST_CASE("what is wrong with a program's model ends its run with exit code 2", "[own][train]") {
+TEST_CASE("an error in a program's model ends its run with exit code 2", "[own][train]") {
   const TemporaryFolder storage;
   const std::pair<const char*, const char*> cases[] = {
       {"unused-parameter", "unit only: no gradient came for spare.weight"},

@@ -1,5 +1,5 @@
-// Runs that are killed and go on: to the same bits as runs that were never killed, on any number of
-// ranks and with any strategy; and what is refused.
+// Tests runs that are killed and go on: they reach the same bits as runs that were never killed, on
+// any number of ranks and with any strategy; and what is refused.
 #include <algorithm>
 #include <catch2/catch_get_random_seed.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -40,7 +40,7 @@ size_t lines_in(const std::string& file) {
   return static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
 }
 
-/// Kills all processes of a run, all at once, when it has told of so many steps.
+/// Kills all processes of a run at once, after it has reported `steps` steps.
 void kill_after(const TrainBench& bench, const Flags& flags, size_t steps) {
   Process launcher(bench.command(flags));
   REQUIRE(wait_until([&] { return lines_in(bench.run_file("metrics.jsonl")) >= steps; }));
@@ -61,7 +61,7 @@ void check_refused(const ProcessEnd& ended, const std::string& why) {
 
 constexpr uint32_t kSamples = 240;  // 10 steps of 24
 
-/// 24 samples a step on so many ranks, three epochs.
+/// 24 samples a step on `ranks` ranks, three epochs.
 Flags on_ranks(int ranks) {
   return {"--workers", std::to_string(ranks), "--batch", std::to_string(24 / ranks), "--epochs",
           "3"};
@@ -91,8 +91,8 @@ std::vector<NamedFlags> all_kinds() {
       {"one rank", {"--workers", "1", "--checkpoint-async", "off", "--freeze", "conv_proj"}}};
 }
 
-/// Kills a run of so many epochs a few times at random, lets it end, and compares. Returns whether
-/// there was a checkpoint to go on from: on a busy machine none may be published so soon.
+/// Kills a run of `epochs` epochs a few times at random, lets it end, and compares. Returns whether
+/// there was a checkpoint to go on from: on a busy machine none may have been published yet.
 bool kill_and_compare(const NamedFlags& kind, int epochs, size_t kills, std::mt19937_64& random) {
   const Flags flags = joined(
       {"--epochs", std::to_string(epochs), "--checkpoint-every", "4", "--batch", "4"}, kind.flags);
@@ -142,7 +142,7 @@ TEST_CASE("a run that is killed again and again goes on to the same bits",
 
 namespace {
 
-/// A run on two ranks whose only checkpoint is of step 15, in the middle of an epoch.
+/// A run on two ranks whose only checkpoint is that of step 15, in the middle of an epoch.
 struct HalfRun {
   HalfRun() : bench(kSamples) {
     require_trained(bench.train(joined(on_ranks(2), {"--checkpoint-every", "15", "--keep", "0"})));
@@ -170,7 +170,7 @@ double worst_difference(const std::vector<double>& a, const std::vector<double>&
 
 }  // namespace
 
-TEST_CASE("a checkpoint is gone on from with any ranks, strategy and dtype", "[resume]") {
+TEST_CASE("a run resumes from a checkpoint with any ranks, strategy and dtype", "[resume]") {
   const HalfRun half;
   REQUIRE(half.losses.size() == 30);
   for (const int ranks : {1, 2, 3, 4}) {
@@ -198,7 +198,7 @@ TEST_CASE("a checkpoint is gone on from with any ranks, strategy and dtype", "[r
   }
 }
 
-TEST_CASE("a damaged checkpoint is passed over for the one before", "[resume][faults]") {
+TEST_CASE("a damaged checkpoint is skipped for the previous one", "[resume][faults]") {
   const TrainBench bench;
   const Flags flags = {"--workers", "2", "--epochs", "4"};
   require_trained(bench.train(flags));
@@ -255,7 +255,7 @@ TEST_CASE("a run goes on from nothing but its own checkpoints", "[resume]") {
   CHECK(read_file(bench.run_file("config.json")) == config);
 }
 
-TEST_CASE("a run without a checkpoint yet starts anew", "[resume][faults]") {
+TEST_CASE("a run without a checkpoint starts from the beginning", "[resume][faults]") {
   const TrainBench bench;
   const Flags flags = {"--workers", "2", "--epochs", "3", "--checkpoint-every", "none"};
   kill_after(bench, {"--workers", "2", "--epochs", "300000", "--checkpoint-every", "none"}, 5);
@@ -284,14 +284,14 @@ TEST_CASE("checkpoints that make no sense are refused", "[resume]") {
 
 namespace {
 
-/// The train command under the eyes of fault_at.
+/// The train command, watched by fault_at.
 Flags watched_train(const TrainBench& bench, const Flags& flags, const std::string& fault = "") {
   return watched(bench.command(flags), bench.run_file("checkpoints"), bench.file("log"), fault,
                  SHARDLENS_FAULT_AT);
 }
 
-/// Kills `shardlens train` at one in `share` of the operations on its checkpoints; returns how many
-/// there were.
+/// Kills `shardlens train` at one in `share` of the operations on its checkpoints; returns the
+/// number of kills.
 int strike_training(size_t share) {
   const Flags flags = {"--workers", "2", "--epochs", "2", "--keep", "1"};
   const TrainBench whole;
@@ -320,13 +320,11 @@ int strike_training(size_t share) {
 }  // namespace
 
 TEST_CASE("training that is killed while it saves goes on to the same bits", "[resume][faults]") {
-  const int cases = strike_training(40);
-  WARN("killed at " << cases << " points of a training");
+  strike_training(40);
 }
 
 TEST_CASE("training killed anywhere while it saves goes on", "[resume][faults][long]") {
-  const int cases = strike_training(1);
-  WARN("killed at " << cases << " points of a training");
+  CHECK(strike_training(1) > 0);
 }
 
 TEST_CASE("a disk that is full ends the run in one line", "[resume][faults]") {
@@ -344,7 +342,7 @@ TEST_CASE("a disk that is full ends the run in one line", "[resume][faults]") {
   CHECK_THAT(bench.train(flags).out, ContainsSubstring("resumes from step 4 of 160"));
 }
 
-TEST_CASE("the trained model is read by others", "[resume]") {
+TEST_CASE("the trained model is read by other programs", "[resume]") {
   const TrainBench bench;
   require_trained(bench.train({"--workers", "2"}));
   require_trained(bench.train(

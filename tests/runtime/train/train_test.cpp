@@ -1,5 +1,5 @@
-// `shardlens train` as a user meets it: what it writes, what it refuses, how it ends when a rank
-// dies or hangs.
+// Tests `shardlens train` as a user sees it: what it writes, what it refuses, how it ends when a
+// rank dies or hangs.
 #include <algorithm>
 #include <catch2/catch_get_random_seed.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -64,7 +64,7 @@ TEST_CASE("a run leaves its configuration, metrics, logs and result", "[train]")
   }
 }
 
-TEST_CASE("a configuration of DeepSpeed's is trained as it is read", "[train]") {
+TEST_CASE("a DeepSpeed configuration is trained as it is read", "[train]") {
   const Bench bench;
   write_file(bench.file("ds.json"),
              R"({"zero_optimization": {"stage": 3, "overlap_comm": true}, "train_batch_size": 32,)"
@@ -131,7 +131,7 @@ TEST_CASE("strategies and communicators learn the same", "[train]") {
   }
 }
 
-TEST_CASE("what cannot be trained is refused and leaves nothing", "[train]") {
+TEST_CASE("a run that cannot be trained is refused and leaves nothing", "[train]") {
   const Bench bench;
   fs::remove(bench.file("data/t10k-labels-idx1-ubyte"));
   fs::copy(bench.file("data"), bench.file("cut"));
@@ -162,7 +162,7 @@ constexpr const char* kColourModel =
     R"({"family": "vit", "image_px": 8, "patch_px": 4, "channels": 3, "layers": 1, "heads": 2,
         "width": 16, "mlp_width": 32, "classes": 2})";
 
-/// Bright and dark pictures of many sizes, 32 each.
+/// Bright and dark pictures of many sizes, 32 of each.
 void write_pictures(const Bench& bench) {
   for (int i = 0; i < 64; ++i) {
     const bool bright = i % 2 == 0;
@@ -209,7 +209,7 @@ TEST_CASE("start weights are verified by the manifest beside them", "[train][wei
   }
 }
 
-TEST_CASE("a limit on file sizes is told", "[train][faults]") {
+TEST_CASE("a limit on file sizes is reported", "[train][faults]") {
   const TrainBench bench;
   REQUIRE(bench.train({"--steps", "1"}).exit_code == 0);
   const auto check_told = [](const std::vector<std::string>& words, const std::string& why) {
@@ -249,7 +249,7 @@ TEST_CASE("a folder of images by class is learned", "[train]") {
   std::vector<std::string> again = flags;
   again.emplace_back("--fresh");
   const ProcessEnd broken = bench.train(again);
-  CHECK(broken.exit_code == 2);  // and not again: the image would be the same
+  CHECK(broken.exit_code == 2);  // and no restart: the image would be the same
   CHECK(std::count(broken.err.begin(), broken.err.end(), '\n') == 1);
   CHECK_THAT(broken.err, ContainsSubstring("pictures/dark/broken") &&
                              ContainsSubstring("cannot be read as an image"));
@@ -300,7 +300,7 @@ TEST_CASE("every family trains on synthetic data, whichever way it is sharded", 
   }
 }
 
-TEST_CASE("a name that stands for another run is refused", "[train]") {
+TEST_CASE("a name that belongs to another run is refused", "[train]") {
   const Bench bench;
   REQUIRE(bench.train({"--epochs", "1"}).exit_code == 0);
   const std::string before = read_file(bench.file("runs/r/result.json"));
@@ -317,7 +317,7 @@ TEST_CASE("a name that stands for another run is refused", "[train]") {
 
 namespace {
 
-/// A run that would go on for a long time, once all its ranks take steps.
+/// A run that would go on for a long time, after all its ranks take steps.
 std::vector<std::string> endless(const Bench& bench, std::vector<std::string> flags) {
   flags.insert(flags.end(), {"--workers", "3", "--epochs", "1000000", "--timeout", "3"});
   return bench.command(flags);
@@ -328,7 +328,7 @@ bool takes_steps(const Bench& bench) {
   return fs::file_size(bench.file("runs/r/metrics.jsonl"), missing) > 200 && !missing;
 }
 
-/// It says which rank, in which step, doing what. A rank that saves is in no step.
+/// It says which rank, in which step, doing what. A rank that saves is not in a step.
 void check_names(const ProcessEnd& ended, const std::string& rank) {
   CAPTURE(ended.err);
   CHECK_THAT(ended.err, ContainsSubstring(rank));
@@ -346,7 +346,7 @@ bool none_running(const std::vector<pid_t>& pids) {
 }
 
 constexpr double kTimeoutS = 3;  // what `endless` runs with
-constexpr double kGraceS = 10;   // the group must be gone within this, after a death or a deadline
+constexpr double kGraceS = 10;   // within which the group must be gone after a death or a deadline
 
 /// Kills or stops one rank once `ready` holds; the group must end, and in time.
 ProcessEnd strike(const Bench& bench, const std::string& communicator, int rank, int signal,
@@ -398,7 +398,7 @@ TEST_CASE("a rank that hangs is named once the deadline has passed", "[train][fa
   const std::string communicator = GENERATE("local", "gloo");
   const ProcessEnd ended = strike(
       bench, communicator, 2, SIGSTOP, [&] { return takes_steps(bench); }, "none");
-  check_names(ended, "rank 2 is stopped");  // Gloo itself names nobody
+  check_names(ended, "rank 2 is stopped");  // Gloo itself names no rank
 }
 
 TEST_CASE("a rank that is stopped at the start is named", "[train][faults]") {
@@ -426,7 +426,7 @@ TEST_CASE("any rank, stopped or killed at any time, ends the group", "[train][lo
   }
 }
 
-TEST_CASE("Ctrl-C ends the run and dies of the signal, SIGTERM where nothing is saved",
+TEST_CASE("Ctrl-C ends the run by the signal, and so does SIGTERM if nothing is saved",
           "[train][faults]") {
   const Bench bench;
   const int signal = GENERATE(SIGINT, SIGTERM);
@@ -467,7 +467,7 @@ TEST_CASE("the dispatcher becomes the command's program", "[train]") {
   CHECK_THAT(run({SHARDLENS, "--version"}).out, StartsWith("shardlens 0."));
 }
 
-/// Bash offers this behind these words of a command line, the last of which is being typed.
+/// The words that Bash offers after the words of a command line, the last of which is being typed.
 std::string completed(const std::string& words, int last) {
   const std::string script = fmt::format(
       "source <({} completion bash); COMP_WORDS=({}); COMP_CWORD={}; _shardlens; "

@@ -1,6 +1,6 @@
-// Strikes a program at one of its operations on files under a folder: kills it (SIGKILL) before
-// the operation or after half of a write, stops it (SIGSTOP), or tells it that the disk is full.
-// Linked into a program, or preloaded.
+// Strikes a program at one of its operations on files under a folder: kills it (SIGKILL) before the
+// operation or after half of a write, stops it (SIGSTOP), or reports that the disk is full. Linked
+// into a program, or preloaded.
 //
 //   SHARDLENS_FAULT_UNDER  the folder; without it nothing is watched
 //   SHARDLENS_FAULT_LOG    gets a line before and after each operation: "begin 0 rename step-3"
@@ -41,7 +41,7 @@ std::atomic<bool> reaches_nobody = false;
 int forks = 0;
 std::atomic<int> matches = 0;
 
-/// Without SHARDLENS_FAULT_WORLD the ranks of later attempts are counted on.
+/// Without SHARDLENS_FAULT_WORLD the numbering of ranks continues in later attempts.
 int rank_of_fork() {
   const char* const world = std::getenv("SHARDLENS_FAULT_WORLD");
   return world == nullptr ? forks : forks % std::atoi(world);
@@ -79,8 +79,8 @@ Fault fault() {
   return fault;
 }
 
-/// Whether the file that names the next fault has this word; then it is removed. Of several who
-/// come at once one is struck.
+/// Whether the file that names the next fault has this word; then it is removed. If several ranks
+/// come at once, one is struck.
 bool is_next(const char* word) {
   const char* const file = std::getenv("SHARDLENS_FAULT_NEXT");
   if (file == nullptr || rank < 0) return false;
@@ -92,7 +92,7 @@ bool is_next(const char* word) {
   return std::strcmp(text, word) == 0 && ::syscall(SYS_unlinkat, AT_FDCWD, file, 0) == 0;
 }
 
-/// What follows the folder in a path; "." the folder itself, null: it is elsewhere.
+/// The part of a path below the folder; "." for the folder itself, null for other paths.
 const char* below_folder(const char* path) {
   const char* const folder = std::getenv("SHARDLENS_FAULT_UNDER");
   if (folder == nullptr || std::strncmp(path, folder, std::strlen(folder)) != 0) return nullptr;
@@ -115,7 +115,7 @@ bool is_there(const char* path) {
   return path != nullptr && ::syscall(SYS_faccessat, AT_FDCWD, path, F_OK) == 0;
 }
 
-/// Of operations that need room: whatever writes, or makes what is not there.
+/// True for operations that need room: those that write, or that create something.
 bool is_refused_by_full_disk(const char* operation, const char* path) {
   const auto is = [&](const char* name) { return std::strcmp(operation, name) == 0; };
   const bool needs_room =
@@ -123,7 +123,7 @@ bool is_refused_by_full_disk(const char* operation, const char* path) {
   return needs_room && is_there(std::getenv("SHARDLENS_FAULT_FULL"));
 }
 
-/// Whether SHARDLENS_FAULT_HOLD names a text that `data` holds.
+/// Whether SHARDLENS_FAULT_HOLD names a text that `data` contains.
 bool is_held(const void* data, size_t bytes) {
   const char* const file = std::getenv("SHARDLENS_FAULT_HOLD");
   if (file == nullptr) return false;
@@ -150,7 +150,7 @@ void die() {
   ::pause();
 }
 
-/// One watched operation, from its begin to its end.
+/// One watched operation, from its beginning to its end.
 class Operation {
  public:
   Operation(const char* name, const char* path) : name_(name) {
@@ -182,7 +182,7 @@ class Operation {
     errno = before;
   }
   Verdict verdict() const { return verdict_; }
-  /// The result of whatever the disk has no room for.
+  /// The result of an operation for which the disk has no room.
   static int refuse() { return errno = ENOSPC, -1; }
 
  private:
@@ -199,7 +199,7 @@ const char* path_of(int file, char (&path)[512]) {
   return path;
 }
 
-/// Relative ones are made whole.
+/// Makes relative paths absolute.
 const char* path_at(int folder, const char* name, char (&path)[512]) {
   if (name[0] == '/') return name;
   char parent[512];

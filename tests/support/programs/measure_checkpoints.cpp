@@ -1,12 +1,12 @@
-// How long a checkpoint of some GB takes to write and to read back, by W processes as ranks of a
-// run do it, without LibTorch:
+// Measures how long a checkpoint of some GB takes to write and to read back, by W processes as
+// ranks of a run do it, without LibTorch:
 //
 //     measure_checkpoints FOLDER RANKS MEGABYTES
 //
 // Writing ends when rank 0 has published it. Reading is what a resumed run does: the newest is
 // chosen at a glance, each rank copies its part into its state, and rank 0 verifies every byte from
-// what all have summed up. Between the two the files are dropped from the page cache, which tmpfs
-// does not have. Prints one line of JSON; the folder is new and is left for the caller to remove.
+// the ranks' checksums. Between the two the files are dropped from the page cache, which tmpfs does
+// not have. Prints one line of JSON; the folder is new and is left for the caller to remove.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/prctl.h>
@@ -47,7 +47,7 @@ runtime::FileLayout make_layout(int64_t megabytes) {
       spec, std::vector<std::vector<std::string>>(kTensors, {"exp_avg", "exp_avg_sq"}));
 }
 
-/// A rank's rows of all tensors, in memory of their own each.
+/// A rank's rows of all tensors, each in its own memory.
 class State {
  public:
   State(const runtime::FileLayout& layout, int rank, int ranks) {
@@ -82,7 +82,7 @@ class State {
   std::vector<runtime::FileRange> ranges_;
 };
 
-/// Ranks and their parent meet here, in memory that they share.
+/// Ranks and their parent meet here, in shared memory.
 struct Meeting {
   std::atomic<int> arrived[4];
 
@@ -117,7 +117,7 @@ struct Meeting {
   ::_exit(0);
 }
 
-/// What was synced is dropped at once; nobody maps it.
+/// Synced pages are dropped at once if nothing maps them.
 void drop_from_cache(const std::filesystem::path& folder) {
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const int file = ::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC);

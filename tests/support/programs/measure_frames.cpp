@@ -1,7 +1,7 @@
 // Measures what tests/bench/frame_time prints: how long recordings take to open, for the first time
-// and again, and how long frames take under the OpenGL that is there, while zooming and while
-// nothing changes; or, as `measure_frames what-if CONFIG.json`, how long the picture takes after a
-// control of the what-if panel was turned. All panels are shown.
+// and again, and how long frames take under the installed OpenGL, while zooming and while nothing
+// changes; or, as `measure_frames what-if CONFIG.json`, how long the picture takes after a control
+// of the what-if panel was turned. All panels are shown.
 
 #include <GL/gl.h>
 #include <backends/imgui_impl_opengl3.h>
@@ -35,7 +35,7 @@ constexpr int kFrames = 230;
 constexpr int kWhatIfs = 80;
 constexpr int kWarmUp = 5;  // llvmpipe compiles its shaders in the first frames
 
-/// On the clock, and on all cores together: on a busy machine only the second means something.
+/// Time on the clock, and on all cores together: on a busy machine only the second is reliable.
 struct FrameTime {
   double ms = 0;
   double core_ms = 0;
@@ -102,7 +102,7 @@ class Frames {
     }
   }
 
-  /// Zooms in and out around that point: every frame another view.
+  /// Zooms in and out around that point: every frame shows another view.
   void zoom(int frame) {
     const int phase = (frame + kWarmUp) % 80;
     const float notches = phase < 40 ? 0.5F : -0.5F;
@@ -111,7 +111,7 @@ class Frames {
   }
 
  private:
-  static constexpr Canvas kCanvas{kWidth, kHeight, 20, 1};  // 20 pixels are the menu's
+  static constexpr Canvas kCanvas{kWidth, kHeight, 20, 1};  // the menu takes 20 pixels
 
   float x_ = 0;
   float y_ = 0;
@@ -126,7 +126,7 @@ class Frames {
 
 namespace {
 
-/// A control is turned before every frame, so that every frame needs a plan that nobody has made.
+/// A control is turned before every frame, so that every frame needs a new plan.
 int measure_what_if(const std::string& config) {
   constexpr std::array kControls = {
       "whatif.batch.more", "whatif.offload.next", "whatif.reshard.next",   "whatif.dtype.next",
@@ -162,7 +162,7 @@ int main(int argc, char** argv) {
   const FrameTime first = measure_time([&] { Presenter(state, cache); });
   const FrameTime again = measure_time([&] { Presenter(state, cache); });
   Presenter presenter(state, cache);
-  presenter.choose_view();  // as a window opens
+  presenter.choose_view();  // as when a window opens
   int64_t events = 0;
   for (const Run& run : presenter.runs()) events += run.at_peak().lane.info().events;
   fmt::print("{} lanes, {} events\n", presenter.runs().size(), events);

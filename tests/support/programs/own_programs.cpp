@@ -1,4 +1,4 @@
-// Programs with models of their own, by their first argument; the flags follow.
+// Programs with their own models, chosen by the first argument; the flags follow.
 #include <ATen/ATen.h>
 
 #include <string_view>
@@ -14,14 +14,14 @@ constexpr int64_t kClasses = 3;
 
 at::Tensor linear(const at::Tensor& x, Weights w) { return at::linear(x, w[0]); }
 
-/// Its unit is given a parameter that its code does not use.
+/// Its unit has a parameter that its code does not use.
 models::OwnModel unused_parameter() {
   return models::make_own_model(
       "unused", {models::InputKind::features, {4}, {}, kClasses},
       {{"only", linear, {{"weight", {kClasses, 4}}, {"spare.weight", {kClasses, 4}}}}});
 }
 
-/// One that learns which feature is set, with samples to be tested on.
+/// A model that learns which feature is set, with samples to be tested on.
 runtime::OwnTraining classifier() {
   const auto samples = [](const at::Tensor& indices) {
     const at::Tensor classes = indices.remainder(kClasses);
@@ -34,7 +34,7 @@ runtime::OwnTraining classifier() {
   return {.model = std::move(model), .train = {96, samples}, .test = {31, samples}};
 }
 
-/// It gives other rows than it is asked for.
+/// Returns other rows than it is asked for.
 runtime::OwnTraining short_of_samples() {
   runtime::OwnTraining own = classifier();
   own.train.at = [](const at::Tensor&) {
@@ -43,7 +43,7 @@ runtime::OwnTraining short_of_samples() {
   return own;
 }
 
-/// It is tested on samples, but has a loss of its own.
+/// It is tested on samples, but has its own loss.
 runtime::OwnTraining tested_without_classes() {
   runtime::OwnTraining own = classifier();
   own.model.loss = [](const at::Tensor& output, const at::Tensor&) { return output.mean(); };

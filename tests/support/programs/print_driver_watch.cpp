@@ -1,4 +1,4 @@
-// Says whether the driver's calls can be watched in a process like this one, in one line.
+// Prints, in one line, whether the driver's calls can be watched in a process like this one.
 #include <cstdio>
 
 #include "profiler/recorder/driver.h"

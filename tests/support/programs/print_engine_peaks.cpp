@@ -1,10 +1,10 @@
-// What `--engine pytorch-fsdp2` says of cases: rows of tests/reference/engine_null.py on standard
-// input, one a line; a line of JSON each on standard output: [allocated, reserved] bytes, or null
-// where the GPU is too small. For tests/bench/engine_accuracy and tests/versions/new_version.
+// Prints what `--engine pytorch-fsdp2` says about cases: rows of tests/reference/engine_null.py on
+// standard input, one a line; a line of JSON each on standard output: [allocated, reserved] bytes,
+// or null if the GPU is too small. For tests/bench/engine_accuracy and tests/versions/new_version.
 //
 //     print_engine_peaks [GPU]
-//     print_engine_peaks --events     what the allocator is asked in the third step, on an H200
-//     print_engine_peaks --rules      of versions of PyTorch, one a line: whose rules are nearest
+//     print_engine_peaks --events     the third step's requests to the allocator, on an H200
+//     print_engine_peaks --rules      versions of PyTorch, one a line: whose rules are nearest
 #include <exception>
 #include <iostream>
 #include <nlohmann/json.hpp>

@@ -1,5 +1,5 @@
-// A libcudnn_graph that plans nothing: it takes no handle, as one that is told of a device does,
-// and says what it was asked. SCRIPTED_CUDNN_VERSION is its version, SCRIPTED_CUDNN_PLAN the status
+// A libcudnn_graph that plans nothing: it takes no handle, like one that gets a device instead, and
+// reports what it was asked. SCRIPTED_CUDNN_VERSION is its version, SCRIPTED_CUDNN_PLAN the status
 // with which it finalises plans.
 #include <dlfcn.h>
 
@@ -36,8 +36,8 @@ extern "C" {
 const char* scripted_cudnn_calls() { return calls.c_str(); }
 const char* scripted_cudnn_device() { return json.c_str(); }
 
-/// Returns what the driver says to cuDNN. What is called is not the last thing that happens here:
-/// it is to return to this library.
+/// Returns what the driver says to cuDNN. The call is not the last thing that happens here: it has
+/// to return to this library.
 int scripted_cudnn_init() {
   const volatile int result = stub<int(unsigned)>("libcuda.so.1", "cuInit")(0);
   return result;

@@ -1,5 +1,5 @@
-// A libcupti.so.13 that does as a test tells it, so that callbacks come of calls, and in orders,
-// that no driver gives at will.
+// A libcupti.so.13 that a test controls, so that callbacks come from calls, and in orders, that no
+// driver gives on demand.
 #pragma once
 
 #include <cupti.h>
@@ -11,7 +11,7 @@
 namespace shardlens::tests {
 
 struct ScriptedCupti {
-  // What it answers.
+  // Its answers.
   uint32_t version = 130001;
   CUptiResult subscribing = CUPTI_SUCCESS;
   std::string other_subscriber;
@@ -26,7 +26,7 @@ struct ScriptedCupti {
 ScriptedCupti& scripted_cupti();
 
 /// One call of the driver: the callback at its entry, `during`, the callback at its exit.
-/// Whether or not it is enabled, and whoever is subscribed.
+/// Called whether or not it is enabled, and for any subscriber.
 void driver_call(CUpti_CallbackFunc callback, void* data, CUpti_CallbackId id,
                  const void* parameters, int result, const std::function<void()>& during);
 

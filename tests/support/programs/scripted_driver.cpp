@@ -1,4 +1,4 @@
-// A libcuda.so.1 that nobody calls: it is looked for before CUPTI is used.
+// A libcuda.so.1 that is never called: its presence is checked before CUPTI is used.
 extern "C" int cuDriverGetVersion(int* version) {
   *version = 0;
   return 0;

@@ -1,4 +1,4 @@
-// An NVRTC that compiles nothing, which its status tells from the stub's.
+// An NVRTC that compiles nothing; its status distinguishes it from the stub's.
 extern "C" {
 
 int nvrtcCompileProgram(void*, int, const char* const*) { return 42; }

@@ -1,9 +1,10 @@
-// W processes write checkpoints of a small model beside each other, as ranks do, without LibTorch:
+// W processes write checkpoints of a small model in parallel, as ranks do, without LibTorch:
 //
 //     write_checkpoints FOLDER RANKS LAST_STEP KEEP
 //
-// FOLDER is in the folder of a run. What is there is gone on from; the state of a step follows from
-// the step alone. Ends with 1 when a rank has died, after ending the others, as the launcher does.
+// FOLDER is in the folder of a run. Existing checkpoints are resumed from; the state of a step only
+// depends on the step. Ends with 1 when a rank has died, after ending the others, as the launcher
+// does.
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,4 +1,5 @@
-// A recording of a given number of events, of a made-up training: for what takes long to read.
+// A recording of a given number of events, of a synthetic training run, for code that is slow to
+// read.
 #pragma once
 
 #include <chrono>
@@ -11,9 +12,9 @@
 
 namespace shardlens::tests {
 
-/// Waits where the writer falls behind, so that nothing is lost. Returns what the writer counted.
+/// Waits if the writer falls behind, so that nothing is lost. Returns what the writer counted.
 inline profiler::WriterCounts write_large_recording(const std::string& path, int64_t events) {
-  constexpr int64_t kEventsAStep = 2000;  // there are more
+  constexpr int64_t kEventsAStep = 2000;  // a lower bound
   SyntheticTrace trace({.steps = static_cast<int>(events / kEventsAStep) + 1});
   profiler::Writer writer(path, trace.header());
   for (const std::string& text : trace.strings()) writer.intern(text);

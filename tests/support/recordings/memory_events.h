@@ -1,5 +1,5 @@
-// What happened to memory in one space of a recording, or of a prediction, so that two can be
-// compared: blocks by the order in which they were taken, whatever their addresses.
+// Memory events in one space of a recording, or of a prediction, so that two can be compared:
+// blocks by the order in which they were taken, whatever their addresses.
 #pragma once
 
 #include <fmt/format.h>
@@ -18,7 +18,7 @@ namespace shardlens::tests {
 
 struct MemoryEvent {
   bool taken = false;
-  int block = -1;  // -1: taken before the beginning, and not alive at it
+  int block = -1;  // -1: taken before the beginning, and not alive then
   int64_t bytes = 0;
   profiler::Category category{};
   int32_t action = -1;
@@ -42,7 +42,7 @@ class MemoryEvents {
                profiler::Space space, ComparisonStart from)
       : strings_(strings) {
     for (const profiler::Event& event : events) {
-      // What is freed at the end is freed in whatever order the program's objects have.
+      // Frees at the end come in whatever order the program's objects have.
       if (event.kind == profiler::EventKind::phase &&
           event.value == static_cast<int64_t>(profiler::Phase::ending)) {
         break;
@@ -99,7 +99,7 @@ class MemoryEvents {
     }
   }
 
-  /// The frees after the last thing that was taken.
+  /// The frees after the last allocation.
   void drop_end() {
     while (!list_.empty() && !list_.back().taken) list_.pop_back();
   }
@@ -113,7 +113,7 @@ class MemoryEvents {
   int64_t peak_bytes_ = 0;
 };
 
-/// Blocks by the order in which they were taken, of a list that lacks some.
+/// Numbers blocks by the order in which they were taken, in a list that lacks some.
 inline std::vector<MemoryEvent> renumbered(std::vector<MemoryEvent> list) {
   std::map<int, int> numbers;
   int next = 0;
@@ -127,7 +127,7 @@ inline std::vector<MemoryEvent> renumbered(std::vector<MemoryEvent> list) {
   return list;
 }
 
-/// Without blocks that were freed before anything else was taken that stayed.
+/// Leaves out blocks that were freed before anything else was taken that stayed.
 inline std::vector<MemoryEvent> without_passing(const std::vector<MemoryEvent>& list) {
   std::vector<MemoryEvent> kept;
   for (const MemoryEvent& event : list) {
@@ -135,11 +135,11 @@ inline std::vector<MemoryEvent> without_passing(const std::vector<MemoryEvent>& 
         !event.taken && !kept.empty() && kept.back().taken && kept.back().block == event.block;
     passes ? kept.pop_back() : kept.push_back(event);
   }
-  if (!kept.empty() && kept.back().taken) kept.pop_back();  // whose free was cut off
+  if (!kept.empty() && kept.back().taken) kept.pop_back();  // its free was cut off
   return renumbered(std::move(kept));
 }
 
-/// Empty where both are the same; else the first difference and what came before it.
+/// Empty if both are the same; else the first difference and what came before it.
 inline std::string first_difference(const std::vector<MemoryEvent>& recorded,
                                     const std::vector<MemoryEvent>& predicted) {
   const auto [a, b] =

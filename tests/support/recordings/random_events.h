@@ -1,5 +1,5 @@
-// Events for tests of the recording's file: random ones, that keep to no rule, and a plain sequence
-// in which every event can be told from its number.
+// Events for tests of the recording's file: random ones, which follow no rule, and a plain sequence
+// in which every event can be recognised by its number.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ inline std::vector<profiler::Event> random_events(std::mt19937_64& engine, size_
   return events;
 }
 
-/// The event with this number: it says the number in `value` and is like no other.
+/// The event with this number: it has the number in `value` and is like no other.
 inline profiler::Event numbered_event(int64_t number) {
   const auto mixed = static_cast<uint64_t>(number) * 0x9E37'79B9'7F4A'7C15U;
   return {.time_ns = number * 1000,
@@ -56,7 +56,7 @@ inline profiler::Header header_of_rank(int32_t rank) {
   return header;
 }
 
-/// Records all of it, strings first, and closes. Returns what the writer counted.
+/// Records all events, strings first, and closes. Returns what the writer counted.
 inline profiler::WriterCounts write_profile(const std::string& path,
                                             const profiler::Profile& profile,
                                             profiler::WriterOptions options = {}) {

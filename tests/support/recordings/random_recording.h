@@ -17,7 +17,7 @@ namespace shardlens::tests {
 
 struct RandomRecording {
   profiler::Profile profile;
-  std::vector<int64_t> given;  // of every event: bytes given where it is an allocation
+  std::vector<int64_t> given;  // for every event: bytes given if it is an allocation
 };
 
 class RandomRecorder {
@@ -59,7 +59,7 @@ class RandomRecorder {
     const auto space = std::array{Space::device, Space::device, Space::device,
                                   Space::host,   Space::pinned, Space::driver}[random_below(6)];
     auto& live = live_[static_cast<size_t>(space)];
-    // It rises and falls, so that a peak is followed by others.
+    // The probability rises and falls, so that a peak is followed by others.
     const bool falls = recording_.profile.events.size() / 400 % 2 == 1;
     if (live.empty() || random_below(100) < (falls ? 42U : 58U)) return alloc(space);
     std::swap(live[random_below(live.size())], live.back());

@@ -1,5 +1,5 @@
-// What a reader takes of a machine, measured in a process of its own: time on a core, which other
-// programs do not change much, and the most memory beyond what was there before.
+// Measures what a reader takes, in a process of its own: time on a core, which other programs
+// hardly change, and the most memory beyond what was in use before.
 #pragma once
 
 #include <malloc.h>
@@ -22,7 +22,7 @@ struct ReaderCost {
   double cpu_s = 0;
   int64_t peak_bytes = 0;
   bool is_refused = false;  // it threw
-  bool is_ended = false;    // by its limit, or it crashed: the rest is unknown
+  bool is_ended = false;    // by its limit or by a crash: the rest is unknown
 };
 
 /// A line such as "VmRSS:      1234 kB" of this process.
@@ -42,10 +42,10 @@ inline ReaderCost cost_of(const std::function<void()>& read, unsigned most_cpu_s
   const pid_t child = ::fork();
   if (child < 0) throw std::runtime_error("fork failed");
   if (child == 0) {
-    ::malloc_trim(0);  // the reader would take what the parent has freed, without being counted
+    ::malloc_trim(0);  // else the reader would take freed memory of the parent, uncounted
     const rlimit cpu{most_cpu_s, most_cpu_s};
     ::setrlimit(RLIMIT_CPU, &cpu);
-    std::ofstream("/proc/self/clear_refs") << "5";  // the peak begins anew
+    std::ofstream("/proc/self/clear_refs") << "5";  // the peak starts again
     const int64_t before_bytes = own_status_bytes("VmRSS");
     const std::clock_t start = std::clock();
     ReaderCost cost;

@@ -1,5 +1,5 @@
-// The made-up recording of view_recording.h as a Python program would have made it: every label has
-// a stack, which goes from the script through the forward of modules to an operator.
+// The synthetic recording of view_recording.h as a Python program would have made it: every label
+// has a stack, from the script through the forward of modules to an operator.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,8 @@ class Stacker {
   Stacker(profiler::Profile& profile, std::string folder)
       : profile_(profile), folder_(std::move(folder)) {}
 
-  /// Gives a stack to every label. A script with `lines_before` has all lines as much further down.
+  /// Gives a stack to every label. A script with `lines_before` has all its lines that much further
+  /// down.
   void run(uint32_t lines_before) {
     const size_t labels = profile_.strings.size();
     const uint32_t main = frame(0, folder_ + "/train.py", "main", 100 + lines_before);
@@ -69,8 +70,8 @@ inline profiler::Profile stacked_recording(ViewRecordingOptions options = {},
   return profile;
 }
 
-/// A training that keeps a block of every step: step i takes `kept_bytes` that nobody frees, and
-/// `passing_bytes` that it frees itself.
+/// A training run that keeps a block of every step: step i takes `kept_bytes` that are never freed,
+/// and `passing_bytes` that it frees itself.
 inline profiler::Profile leaking_recording(int steps, int64_t kept_bytes, int64_t passing_bytes) {
   profiler::Profile profile;
   profile.header.device = "null:h200";

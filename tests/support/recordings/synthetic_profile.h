@@ -1,7 +1,7 @@
-// A recording as training a ViT-like model would leave it, made up: every rank's start, steps of
-// forward and backward with actions, categories and labels, an evaluation now and then, the end.
-// Addresses come from a caching allocator's habits (freed blocks of a size are used again), so
-// steps repeat as real ones do; the times between events do not. Everything follows from the seed.
+// A synthetic recording of training a ViT-like model: every rank's start, steps of forward and
+// backward with actions, categories and labels, sometimes an evaluation, the end. Addresses are
+// chosen as a caching allocator does (freed blocks of a size are used again), so steps repeat as
+// real ones do; the times between events do not. Everything follows from the seed.
 #pragma once
 
 #include <bit>
@@ -86,7 +86,7 @@ class SyntheticTrace {
     return static_cast<uint32_t>(strings_.size() - 1);
   }
 
-  /// Host times: a few microseconds, now and then a stall.
+  /// Host times: a few microseconds, sometimes a stall.
   int64_t now_ns() {
     std::exponential_distribution<double> gap(1.0 / 4000);
     time_ns_ += 300 + static_cast<int64_t>(gap(engine_));
@@ -295,7 +295,7 @@ class SyntheticTrace {
   uint64_t end_ = kFirstSegment;
   uint64_t segment_end_ = kFirstSegment;
   uint64_t other_end_[profiler::kSpaces] = {0, 0x5500'0000'0000, 0x7e00'0000'0000, 0, 0};
-  std::map<std::pair<Space, int64_t>, std::vector<uint64_t>> cached_;  // by bytes given
+  std::map<std::pair<Space, int64_t>, std::vector<uint64_t>> cached_;  // by given bytes
   std::vector<SyntheticBlock> static_blocks_;
 };
 

@@ -1,6 +1,6 @@
-// A small recording with a real schedule in it, made up: forward keeps activations, gathers hold
-// weights, backward gives them back, in steps whose pace can differ between strategies. All of it
-// follows from the options, so pictures of it can be compared byte for byte.
+// A small synthetic recording with a real schedule: forward keeps activations, gathers hold
+// weights, backward frees them, in steps whose pace can differ between strategies. The options
+// determine everything, so pictures can be compared byte for byte.
 #pragma once
 
 #include <cstdint>

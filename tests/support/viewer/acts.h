@@ -1,4 +1,4 @@
-// Acts of a user on a presenter, and what is found in the picture that comes of them.
+// A user's acts on a presenter, and what is found in the resulting picture.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The viewer's window on a display without a screen, driven by events of a keyboard and a mouse.
+// The viewer's window on a display without a screen, driven by keyboard and mouse events.
 #pragma once
 
 #include <catch2/catch_test_macros.hpp>
@@ -18,10 +18,10 @@
 
 namespace shardlens::viewer {
 
-/// A driver of OpenGL keeps memory until the process ends, which is not ours to free.
+/// An OpenGL driver keeps memory until the process ends, which is not ours to free.
 constexpr const char* kDriverLeaks = "ASAN_OPTIONS=detect_leaks=0";
 
-/// Two recordings of one training that differ in what they keep.
+/// Two recordings of one training run that differ in what they keep.
 struct Files {
   Files() {
     tests::write_profile(a, tests::view_recording({.keep_weights = true}));
@@ -32,7 +32,7 @@ struct Files {
   std::string b = folder.file("reshard.slp");
 };
 
-/// Returns the first of the programs that drive windows which is not installed; empty if all are.
+/// Returns the first program for driving windows that is not installed; empty if all are.
 inline std::string missing_driver(const std::vector<std::string>& others = {}) {
   std::vector<std::string> programs = {"Xvfb", "xdotool"};
   programs.insert(programs.end(), others.begin(), others.end());
@@ -42,7 +42,7 @@ inline std::string missing_driver(const std::vector<std::string>& others = {}) {
   return "";
 }
 
-/// A display of its own, without a screen.
+/// A separate display without a screen.
 class Display {
  public:
   Display()
@@ -69,7 +69,7 @@ class Display {
 class DrivenWindow {
  public:
   struct Options {
-    std::string folder;  // in which the window is started and keeps what it remembers
+    std::string folder;  // in which the window is started and keeps its settings
     std::string session;
     std::string editor{};
     std::vector<std::string> command{};  // instead of the one that opens `session`
@@ -84,7 +84,7 @@ class DrivenWindow {
     REQUIRE(xdotool({"windowfocus", "--sync", window_}).exit_code == 0);
   }
 
-  // Each press, click or notch of the wheel is an act; so is a text that is typed.
+  // Each press, click or notch of the wheel is an act; so is a typed text.
   void keys(const std::vector<std::string>& names) {
     for (const std::string& name : names) act({"key", name});
   }
@@ -93,7 +93,7 @@ class DrivenWindow {
     point(x, y);
     act({"click", "1"});
   }
-  /// Turns the wheel up, or down if the notches are negative, while a key is held, if one is named.
+  /// Turns the wheel up, or down if the notches are negative, while a named key is held.
   void wheel(int x, int y, int notches, const std::string& held = "") {
     point(x, y);
     if (!held.empty()) do_silently({"keydown", held});
@@ -105,11 +105,11 @@ class DrivenWindow {
   void point(int x, int y) {
     do_silently({"mousemove", "--window", window_, std::to_string(x), std::to_string(y)});
   }
-  /// Returns how many acts there were since the last call.
+  /// Returns the number of acts since the last call.
   int take_acts() { return std::exchange(acts_, 0); }
 
-  /// Saves the session until it is as it should be: what was pressed has then been drawn, too. The
-  /// window may be slow, so time decides only where it stands still altogether.
+  /// Saves the session until it is as it should be: then all input was drawn, too. The window may
+  /// be slow, so the deadline only matters if it hangs.
   bool settles(const std::function<bool(const ViewState&)>& wanted) {
     constexpr int kMostSaves = 200;
     for (int i = 0; i < kMostSaves; ++i) {

@@ -1,4 +1,4 @@
-// A picture that was written as PNG: its size and which colours it has.
+// A written PNG picture: its size and its colours.
 #pragma once
 
 #include <catch2/catch_test_macros.hpp>
