@@ -16,7 +16,7 @@ using namespace std::string_literals;
 
 namespace {
 
-/// Whether a terminal would do anything other than print the character.
+/// True if a terminal would do anything other than print the character.
 bool is_plain(const std::string& text) {
   for (const unsigned char c : text) {
     if (c < ' ' || c == 0x7f) return false;

@@ -1,4 +1,4 @@
-"""Compares what the programs say with what they said before steps were interpreted once.
+"""Compares what the programs say with what they said before one interpreter ran all steps.
 
     outputs.py BIN             compares shardlens in the folder BIN with tests/fixtures/outputs
     outputs.py BIN --record    writes those fixtures with it

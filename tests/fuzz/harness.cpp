@@ -27,7 +27,7 @@ std::string file_name(std::string_view words) {
   return name.find_first_not_of('.') == std::string::npos ? "file" : name;
 }
 
-/// Where the first line after `from` begins with the mark.
+/// Finds the first line at or after `from` that begins with the mark.
 size_t find_mark(std::string_view input, size_t from) {
   for (size_t at = input.find(kMark, from); at < input.size(); at = input.find(kMark, at + 1)) {
     if (at == 0 || input[at - 1] == '\n') return at;

@@ -24,7 +24,7 @@ using nlohmann::json;
 
 namespace {
 
-/// In the form that transformers writes, with the published sizes of Llama 3.1 8B.
+/// A config as transformers writes it, with the published sizes of Llama 3.1 8B.
 json llama_8b() {
   return json::parse(R"({
     "architectures": ["LlamaForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,

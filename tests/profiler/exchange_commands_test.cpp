@@ -43,7 +43,7 @@ class Run {
   std::string path() const { return folder_.path(); }
   std::string file(const std::string& name) const { return folder_.file(name); }
 
-  /// What export writes with `more` arguments.
+  /// Exports with `more` arguments and returns what is written.
   std::string exported(const std::string& format, std::vector<std::string> more = {}) const {
     std::vector<std::string> arguments = {path(), "--format", format, "--out", file("out.csv")};
     arguments.insert(arguments.end(), more.begin(), more.end());

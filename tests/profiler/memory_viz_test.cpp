@@ -143,7 +143,7 @@ BlockTotals totals_of_segments(const json& snapshot) {
   return totals;
 }
 
-/// What PyTorch's own counters said when the fixture was made.
+/// The figures of PyTorch's own counters when the fixture was made.
 void check_counters(const Profile& profile, const std::string& name) {
   const json expected = json::parse(tests::read_file(kFixtures + "expected.json")).at(name);
   const Replay replay(profile);

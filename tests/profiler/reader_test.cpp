@@ -60,7 +60,7 @@ constexpr std::string_view kFixtureStacks =
 
 using Key = std::pair<Space, uint64_t>;
 
-/// What is live after these events: bytes and category by address.
+/// The live blocks after these events: bytes and category by address.
 std::map<Key, std::pair<int64_t, Category>> live_after(const std::vector<Event>& events) {
   std::map<Key, std::pair<int64_t, Category>> live;
   for (const Event& event : events) {
@@ -205,8 +205,7 @@ TEST_CASE("after a damaged block the live memory is right again") {
     const Profile read = read_profile(path);
     CAPTURE(number, read.judgement.faults);
     CHECK(live_after(read.events) == live_after(profile.events));
-    CHECK(read.judgement.faults.size() ==
-          3);  // damaged, missing, time of the next snapshot
+    CHECK(read.judgement.faults.size() == 3);  // the damage, the loss, the recovery
     CHECK_THAT(read.judgement.faults.front(), ContainsSubstring("offset"));
     CHECK_THAT(read.judgement.faults.back(), ContainsSubstring("known again"));
   }

@@ -19,7 +19,7 @@ struct Comparison {
   bool falls = false;
 };
 
-/// How far a thread is from the clock at several moments, each after a different pause.
+/// The distance of a thread from the clock at several moments, each after a different pause.
 Comparison compare() {
   Comparison result;
   int64_t last_ns = 0;

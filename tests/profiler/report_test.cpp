@@ -18,7 +18,7 @@ using namespace shardlens::profiler;
 
 namespace {
 
-// --- the same questions, answered by keeping everything and adding up all of it every time -------
+// --- the same questions, answered by keeping everything and adding it up every time --------------
 
 struct NaiveBlock {
   int64_t asked = 0;

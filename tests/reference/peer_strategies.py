@@ -21,7 +21,8 @@ def _fully_shard_options(options):
     if keywords["reshard_after_forward"] is None:
         keywords["reshard_after_forward"] = int(options.reshard_after_forward)
     if options.param_dtype != "fp32":
-        # Not for fp32: a policy that casts nothing still looks at the inputs of every block.
+        # Only for reduced precision: in fp32 a policy that casts nothing still looks at the inputs
+        # of every block.
         keywords["mp_policy"] = MixedPrecisionPolicy(
             param_dtype=DTYPES[options.param_dtype], reduce_dtype=DTYPES[options.reduce_dtype]
         )

@@ -163,7 +163,7 @@ class FileScanner {
     if (!made.name.empty()) declared_.push_back(made);
   }
 
-  /// Of a namespace, a class or the like.
+  /// True for the head of a namespace, a class or the like.
   static bool is_scope_head(std::string head) {
     if (head.starts_with("template")) {  // to the first '>': clang-format splits nested ones
       head = head.substr(std::min(head.size(), head.find('>') + 1));

@@ -68,7 +68,7 @@ inline std::vector<Flags> offload_flags(int world_size) {
   return all;
 }
 
-/// Whether a strategy of the table can be tried on a model: names of parameters in the table are
+/// True if a strategy of the table can be tried on a model: names of parameters in the table are
 /// those of a vision transformer, and this host has no room for a whole llama offloaded by one
 /// rank.
 inline bool fits_model(const Flags& strategy, const std::string& model) {

@@ -150,7 +150,7 @@ def check_imports(version):
         if soname.partition(".so")[0] not in known:
             called = some_of(sorted(symbols[soname])) or "nothing"
             findings.append(Finding(f"it needs {soname}, for which the null device has no library; "
-                                    f"it calls {called} of it", STUB_LIBRARIES))
+                                    f"PyTorch calls {called} in that library", STUB_LIBRARIES))
     if nobodys := _calls_of_nobody(version.torch, symbols):
         findings.append(Finding(f"no library that is known has {some_of(nobodys)}", STUBS))
     calls = set().union(*symbols.values())

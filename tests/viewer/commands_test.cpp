@@ -112,7 +112,7 @@ Pick picked(uint32_t block, Category category) {
   return {.run = 0, .rank = 2, .block = block, .category = category};
 }
 
-/// What each command does to a state, if it is a change of one field.
+/// The effect of each command on a state, if it is a change of one field.
 struct Effect {
   Change given = [](ViewState&) {};
   Change wanted;

@@ -84,7 +84,7 @@ std::string everything(const Picture& picture) {
   return all;
 }
 
-/// What a user might do in a few minutes.
+/// The acts that a user might do in a few minutes.
 std::vector<std::string> scripted_session(const std::string& session_file) {
   Presenter presenter(runs().state, "");
   std::vector<std::string> pictures = {everything(draw(presenter))};

@@ -101,18 +101,17 @@ const std::vector<Question> kQuestions = {
      [](const ViewState& saved) { return saved.cursor.has_value(); }},
     {"who freed this block", 3, [](DrivenWindow& window) { window.keys({"s"}); },
      [](const ViewState& saved) { return saved.pick.has_value(); }},
-    {"which blocks lie where in the allocator's segments", 2,
+    {"which blocks are where in the allocator's segments", 2,
      [](DrivenWindow& window) { window.keys({"v"}); },
      [](const ViewState& saved) { return saved.detail == Detail::addresses; }},
-    {"which block is this there, and how much of it is lost to rounding", 3,
+    {"which block is this, and how many of its bytes are lost to rounding", 3,
      [](DrivenWindow& window) {
        window.keys({"v", "s"});
      },
      [](const ViewState& saved) { return saved.detail == Detail::addresses && saved.pick; }},
-    {"which segments were there, and when", 2,
-     [](DrivenWindow& window) { window.keys({"shift+x"}); },
+    {"which segments existed, and when", 2, [](DrivenWindow& window) { window.keys({"shift+x"}); },
      [](const ViewState& saved) { return saved.memory == ShownMemory::segments; }},
-    {"who made the allocator take this segment, and how much of it is free", 3,
+    {"who made the allocator take this segment, and how many of its bytes are free", 3,
      [](DrivenWindow& window) {
        window.keys({"shift+x", "s"});
      },

@@ -67,7 +67,7 @@ std::string toml_of(const json& value) {
   return "{" + text + "}";
 }
 
-/// In the format's own notation; JSON is YAML, too.
+/// Writes the format's own notation; JSON is YAML, too.
 ForeignOutcome read(ForeignFormat format, const json& document,
                     const ForeignContext& context = {}) {
   if (format == ForeignFormat::deepspeed) return read(format, document.dump(), "ds.json", context);
@@ -345,7 +345,8 @@ TEST_CASE("the tables of other programs' keys are tested key by key", "[foreign]
   }
 }
 
-TEST_CASE("keys without a meaning here change nothing and are reported with a reason", "[foreign]") {
+TEST_CASE("keys without a meaning here change nothing and are reported with a reason",
+          "[foreign]") {
   for (const ForeignFormat format : kFormats) {
     const Config without = read(format, json::object()).config;
     for (const ForeignKey& key : foreign_keys(format)) {
@@ -364,7 +365,7 @@ TEST_CASE("keys without a meaning here change nothing and are reported with a re
   }
 }
 
-TEST_CASE("what would change memory and is not to be had is refused by name unless it is off",
+TEST_CASE("unsupported keys that would change memory are refused by name unless they are off",
           "[foreign]") {
   for (const ForeignFormat format : kFormats) {
     const Config without = read(format, json::object()).config;
@@ -453,8 +454,7 @@ TEST_CASE("a key without a name is refused", "[foreign]") {
              ContainsSubstring("unknown key \".zero_optimization\""));
 }
 
-TEST_CASE("letters outside ASCII are read in TOML's strings, and refused elsewhere",
-          "[foreign]") {
+TEST_CASE("letters outside ASCII are read in TOML's strings, and refused elsewhere", "[foreign]") {
   const std::string model = "[model]\nflavor = \"8B\"\n";
   const auto refusal = [](const std::string& text) {
     return read(ForeignFormat::torchtitan, text, "x.toml").refusal;

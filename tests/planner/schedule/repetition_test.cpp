@@ -30,7 +30,7 @@ namespace {
 
 constexpr int kAllRounds = std::numeric_limits<int>::max();
 
-/// As build_schedule chooses, with no round left out.
+/// Chooses like build_schedule, with no round left out.
 Schedule build_whole(const models::ModelSpec& spec, const Strategy& strategy) {
   const bool has_slots = is_sharded(strategy.kind) || strategy.param_dtype != DType::fp32 ||
                          strategy.offload != Offload::none;

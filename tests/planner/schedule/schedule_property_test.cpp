@@ -50,7 +50,7 @@ int64_t count(const Schedule& schedule, ActionKind kind) {
                        [&](const Action& action) { return action.kind == kind; });
 }
 
-/// For each action, the actions that must end before it starts.
+/// Returns, for each action, the actions that must end before it starts.
 using Ancestors = std::vector<std::vector<bool>>;
 
 Ancestors ancestors_of(const Schedule& schedule) {

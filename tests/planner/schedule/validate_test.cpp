@@ -111,7 +111,7 @@ Schedule with_swapped_actions(Schedule schedule, int a, int b) {
 
 int size_of(const Schedule& schedule) { return static_cast<int>(schedule.actions.size()); }
 
-/// Which parameters a unit has is the model's knowledge: without one of its segments the schedule
+/// Only the model knows which parameters a unit has: without one of its segments the schedule
 /// is that of another model, unless the bucket or the unit has no other segment.
 bool is_spare_segment(const Schedule& schedule, int id) {
   const Action& action = schedule.actions[id];

@@ -54,7 +54,7 @@ std::string place(const Allocation& given) {
   return fmt::format("{}+{}", given.segment, given.offset_bytes);
 }
 
-/// Of this thread: the time that it had a core.
+/// The time that this thread had a core.
 double cpu_ns() {
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);

@@ -226,8 +226,7 @@ TEST_CASE("peaks of runs are those of the few simulated steps", "[prediction]") 
   }
 }
 
-TEST_CASE("peaks on a device are those of the few simulated steps",
-          "[null][prediction]") {
+TEST_CASE("peaks on a device are those of the few simulated steps", "[null][prediction]") {
   const Bench bench({.train = 480, .test = 150, .px = kPx, .classes = 4});
   for (const Flags& more :
        {Flags{}, Flags{"--log-every", "1"}, Flags{"--log-every", "2"}, Flags{"--batch", "6"},

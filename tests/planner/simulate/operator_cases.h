@@ -42,8 +42,8 @@ class BlockLog {
   bool is_closed_ = false;
 };
 
-/// How backward begins: with a number for each element, or with one number in memory for all of
-/// them, like the gradient of a sum or a mean.
+/// The beginning of backward: with a number for each element, or with one number in memory for all
+/// of them, like the gradient of a sum or a mean.
 enum class OutputGradient : uint8_t { written_out, one_number };
 
 /// Calls on LibTorch's tensors.

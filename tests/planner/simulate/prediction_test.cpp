@@ -119,7 +119,7 @@ bool asks_for(const Case& asked, const std::string& word) {
   return std::ranges::find(asked.strategy, word) != asked.strategy.end();
 }
 
-/// In reduced precision a plan for the CPU has an upper bound of what oneDNN takes for a product.
+/// True in reduced precision, where a CPU's plan bounds what oneDNN takes for a product.
 bool is_bound(const Case& asked) { return asks_for(asked, "bf16") || asks_for(asked, "fp16"); }
 
 /// Without AMX for the type the bound is looser, which shows in small models.
@@ -214,7 +214,7 @@ std::string random_model(std::mt19937_64& engine) {
   return model.dump();
 }
 
-/// What was drawn: flags that fit the model, any GPU, any rank.
+/// Drawn flags that fit the model, any GPU, any rank.
 Case random_case(std::mt19937_64& engine, const std::string& model_file) {
   const auto known = gpus();
   const int world_size = static_cast<int>(random_between(engine, 1, 8)) * 2;

@@ -242,7 +242,7 @@ std::string random_settings(std::mt19937_64& engine) {
   return text;
 }
 
-/// As the model counts: anything above 4 EiB is 4 EiB.
+/// Counts as the model does: anything above 4 EiB is 4 EiB.
 int64_t limited(size_t bytes) {
   return static_cast<int64_t>(std::min(bytes, static_cast<size_t>(planner::kUnlimitedBytes)));
 }

@@ -40,7 +40,7 @@ class AllocatorPair {
   AllocatorPair(const AllocatorPair&) = delete;
   AllocatorPair& operator=(const AllocatorPair&) = delete;
 
-  /// Whether it succeeded, if both agree; empty if they differ.
+  /// Returns whether it succeeded, if both agree; empty if they differ.
   std::optional<bool> apply(const StormOperation& operation);
 
   const std::string& difference() const { return difference_; }

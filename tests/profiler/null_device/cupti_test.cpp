@@ -87,7 +87,7 @@ const Parameters& parameters_of(const CUpti_CallbackData& data) {
   return *static_cast<const Parameters*>(data.functionParams);
 }
 
-/// What the driver's calls say about memory, as a profiler would see it.
+/// The memory in the driver's calls, as a profiler would see it.
 class DriverLog {
  public:
   void see(CUpti_CallbackId id, const CUpti_CallbackData& data) {
@@ -159,7 +159,7 @@ Subscription::Function log_sink(DriverLog& log) {
   };
 }
 
-/// What the allocator says about its segments from the first call on.
+/// The allocator's report of its segments, from the first call on.
 std::vector<Change>& allocator_segments() {
   static std::vector<Change>& segments = *new std::vector<Change>;
   static const bool attached = [] {

@@ -29,7 +29,7 @@ namespace {
 
 constexpr int64_t kPageBytes = int64_t{2} << 20;
 
-/// What a recorder would know from the changes only.
+/// The knowledge of a recorder that only sees the changes.
 class Ledger {
  public:
   DriverWatch::Sink sink() {

@@ -134,8 +134,7 @@ TEST_CASE("a copy in one stream and a copy in another race without an event", "[
   }
 }
 
-TEST_CASE("a copy to pageable memory blocks the host, one to pinned memory does not",
-          "[checks]") {
+TEST_CASE("a copy to pageable memory blocks the host, one to pinned memory does not", "[checks]") {
   const CUDAStream side = c10::cuda::getStreamFromPool();
   const at::Tensor on_device = device_floats(kCount), other = device_floats(kCount);
   const auto copy_out_and_go_on = [&](at::Tensor host) {
@@ -153,8 +152,7 @@ TEST_CASE("a copy to pageable memory blocks the host, one to pinned memory does 
   CHECK_THAT(findings[1], ContainsSubstring("cudaMemcpyAsync (stream 0) writes"));
 }
 
-TEST_CASE("memory used in another stream and not recorded there races when reused",
-          "[checks]") {
+TEST_CASE("memory used in another stream and not recorded there races when reused", "[checks]") {
   feed_blocks();
   const CUDAStream side = c10::cuda::getStreamFromPool();
   const at::Tensor target = device_floats(kCount);
@@ -332,7 +330,7 @@ TEST_CASE("the calls of a group start when it ends, unordered", "[checks]") {
   CHECK(ncclGroupStart() == kSuccess);
   CHECK(ncclAllGather(all, all, kCount, kFloat, communicator, nullptr) == kSuccess);
   CHECK(ncclAllGather(all, all, kCount, 12, communicator, nullptr) == kInvalidArgument);
-  CHECK(ncclGroupEnd() == kInvalidArgument);  // none of it runs
+  CHECK(ncclGroupEnd() == kInvalidArgument);  // no call of the group runs
   CHECK(checks().take_nccl_calls().empty());
   CHECK(ncclGroupEnd() == kInvalidUsage);
 }

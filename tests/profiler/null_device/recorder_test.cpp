@@ -297,7 +297,7 @@ namespace {
 
 std::string name_of(Category category) { return std::string(to_string(category)); }
 
-/// What a recording of a small backward says about the device's blocks, without times and
+/// Says what a recording of a small backward contains about the device's blocks, without times and
 /// addresses.
 std::vector<std::string> record_backward(bool is_observed) {
   const tests::TemporaryFolder folder;

@@ -203,8 +203,7 @@ TEST_CASE("one communicator serves gathers and reductions, but only for its own 
   CHECK(places_by_nccl(channels) == "1/4 1/4 1/2 1/2");
 }
 
-TEST_CASE("a set's collectives go to NCCL over its ranks, on the channel's stream",
-          "[checks]") {
+TEST_CASE("a set's collectives go to NCCL over its ranks, on the channel's stream", "[checks]") {
   const Job job = job_over_parts(solo_rank_5_of_8());
   const SharedRegion region = region_of(job);
   const auto streams = streams_of_device();

@@ -38,7 +38,7 @@ bool is_pinned(const void* address) {
          attributes.type == cudaMemoryTypeHost;
 }
 
-/// What the host's side is asked for; rank 1 of 3.
+/// The requests to the host's side; rank 1 of 3.
 class Host final : public Communicator {
  public:
   int rank() const override { return 1; }

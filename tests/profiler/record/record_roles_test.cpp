@@ -62,7 +62,7 @@ void check_roles(int world, const Groups& groups, const std::function<int64_t(in
 
 }  // namespace
 
-TEST_CASE("a world's axes are those that are not made up of others") {
+TEST_CASE("a world's axes are those that no combination of other axes gives") {
   CHECK(axes_of(1, {}).empty());
   CHECK(axes_of(4, {}) == std::vector<Axis>{{.place = {0, 1, 2, 3}, .line = {0, 1, 2, 3}}});
   CHECK(axes_of(4, {{0, 1, 2, 3}}) == axes_of(4, {}));

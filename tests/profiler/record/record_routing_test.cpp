@@ -11,7 +11,7 @@ using namespace shardlens::profiler;
 
 namespace {
 
-/// How many tokens each expert gets if all tokens choose different ones.
+/// The number of tokens that each expert gets if all tokens choose different ones.
 std::vector<int64_t> counts_of(const Routing& routing, int64_t tokens, int64_t k, int64_t experts) {
   const std::vector<int64_t> chosen = choose_experts(routing, tokens, k, experts);
   REQUIRE(chosen.size() == static_cast<size_t>(tokens * k));

@@ -32,7 +32,7 @@ planner::Plan plan_of(const Flags& words) {
   return planner::make_plan(planner::parse_arguments(words).config, {});
 }
 
-/// How a run with these flags ends.
+/// The end of a run with these flags.
 Verdict outcome_of(const Flags& words) {
   const TemporaryFolder folder;
   Flags command = {SHARDLENS_TRAIN, "--anyway", "--storage", folder.file("runs"), "--name", "r"};

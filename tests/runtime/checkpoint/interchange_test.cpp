@@ -54,7 +54,7 @@ Values values_in(const fs::path& checkpoint) {
   return values;
 }
 
-/// What PyTorch said about a fixture; parameters' steps are not tensors in our checkpoints.
+/// PyTorch's own account of a fixture; parameters' steps are not tensors in our checkpoints.
 Values recorded(const std::string& name) {
   Values values;
   const json all = json::parse(tests::read_file(kFixtures + name));
@@ -270,8 +270,7 @@ TEST_CASE("damage of any kind is refused, and nothing is read beyond the file", 
   CHECK(values_in(import(folder.file("fsdp2"), folder)) == recorded("fsdp2.json"));
 }
 
-TEST_CASE("an import only becomes a run of its own model and optimizer",
-          "[interchange]") {
+TEST_CASE("an import only becomes a run of its own model and optimizer", "[interchange]") {
   const tests::MemoryFolder folder;
   const std::string fixture = kFixtures + "fsdp2";
   const std::vector<std::string> base = {"import", fixture, "--storage", folder.file("runs")};

@@ -96,7 +96,7 @@ TEST_CASE("the next attempt collects what was left, and nothing newer", "[local_
   Host host;
   const LocalRecordings first = host.next_attempt();
   Host::record(first, 0, "old", true);
-  Host::record(first, 2, "of a rank that is no more");
+  Host::record(first, 2, "of a rank that has ended");
   const LocalRecordings second = host.next_attempt();
   Host::record(second, 0, "newer");
   const LocalRecordings third = host.next_attempt();
@@ -107,7 +107,7 @@ TEST_CASE("the next attempt collects what was left, and nothing newer", "[local_
   CHECK_THAT(lines[0], ContainsSubstring("collected: ") && ContainsSubstring("rank0.slp"));
   CHECK(tests::read_file(host.run().profile(0)) == "newer");
   CHECK_FALSE(fs::exists(host.open_part(0)));
-  CHECK(tests::read_file(host.run().profile(2)) == "of a rank that is no more");
+  CHECK(tests::read_file(host.run().profile(2)) == "of a rank that has ended");
   CHECK_FALSE(fs::exists(host.run().profile(1)));
   CHECK(tests::read_file(third.file(1)) == "of now");
   CHECK_FALSE(fs::exists(first.file(0).parent_path()));

@@ -34,7 +34,7 @@ struct Plan {
 
 Plan random_plan(uint64_t seed, int world_size, int operations);
 
-/// Whether all_reduce sums in rank order; else it is compared with a tolerance.
+/// True if all_reduce sums in rank order; else it is compared with a tolerance.
 enum class AllReduceOrder { rank, any };
 
 /// "ok " and a hash of all results that every rank must share, or a difference and its place.

@@ -24,7 +24,7 @@ Environment without_variable(Environment environment, const std::string& name) {
   return environment;
 }
 
-/// As printed by a process under `torchrun --nnodes 2 --nproc-per-node 4 --no-python`.
+/// Printed by a process under `torchrun --nnodes 2 --nproc-per-node 4 --no-python`.
 const Environment kTorchrun = {{"RANK", "5"},
                                {"WORLD_SIZE", "8"},
                                {"LOCAL_RANK", "1"},

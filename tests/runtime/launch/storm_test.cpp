@@ -173,7 +173,7 @@ class Storm {
       fs::copy_file(checkpoints.front().path / "state.json", newest / "state.json",
                     fs::copy_options::overwrite_existing);
       fs::create_directory(bench_.run_file("checkpoints/step-99999999"));
-      write_file(bench_.run_file("checkpoints/step-99999999/thesis.txt"), "somebody else's");
+      write_file(bench_.run_file("checkpoints/step-99999999/thesis.txt"), "another user's");
       ++injected_["checkpoint_damaged"];
     }
     send(launcher, any_rank(), SIGKILL);
@@ -247,7 +247,7 @@ class ShortStorm {
 
   std::string summary() const {
     return std::to_string(kills_) + " kills, disk full " + std::to_string(fills_) + " times, " +
-           std::to_string(bench_.result().at("restarts").get<int64_t>()) + " starts anew";
+           std::to_string(bench_.result().at("restarts").get<int64_t>()) + " restarts";
   }
 
  private:

@@ -6,19 +6,19 @@
 //   SHARDLENS_FAULT_LOG    gets a line before and after each operation: "begin 0 rename step-3"
 //   SHARDLENS_FAULT_AT     "RANK COUNT kill|torn|full|stop NAME PATH": the COUNT-th of that name
 //                          and path in that process, counted from 1; PATH is under the folder
-//   SHARDLENS_FAULT_WORLD  how many ranks an attempt has: then each attempt has a rank 0 of its own
+//   SHARDLENS_FAULT_WORLD  how many ranks an attempt has: then each attempt has its own rank 0
 //
-//   SHARDLENS_FAULT_FULL   a file; while it is there the disk is full to all processes
-//   SHARDLENS_FAULT_HOLD   a file; while it says so, any rank waits that appends a text which holds
-//                          the file's own, and the same name with ".met" tells that one does
-//   SHARDLENS_FAULT_NEXT   a file; once it is there, with the word
+//   SHARDLENS_FAULT_FULL   a file; while it exists the disk is full for all processes
+//   SHARDLENS_FAULT_HOLD   a file; while it has a text, any rank that appends a text containing it
+//                          waits, and a file of the same name with ".met" says that one waits
+//   SHARDLENS_FAULT_NEXT   a file; once it exists, with the word
 //                            full    the next write of any rank finds the disk full,
-//                            refuse  the next rank that connects to a peer can reach nobody;
-//                          whoever is struck removes the file
+//                            refuse  the next rank that connects to a peer can reach no peer;
+//                          the rank that is struck removes the file
 //
 // The rank of a process is its number among its parent's children; the first process is -1. The
-// functions of the C library are replaced by system calls, so that whoever runs below (a sanitizer)
-// is not asked for the originals.
+// functions of the C library are replaced by system calls, so that layers below (a sanitizer) are
+// not asked for the originals.
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -79,7 +79,7 @@ Fault fault() {
   return fault;
 }
 
-/// Whether the file that names the next fault has this word; then it is removed. If several ranks
+/// True if the file that names the next fault has this word; then it is removed. If several ranks
 /// come at once, one is struck.
 bool is_next(const char* word) {
   const char* const file = std::getenv("SHARDLENS_FAULT_NEXT");
@@ -123,7 +123,7 @@ bool is_refused_by_full_disk(const char* operation, const char* path) {
   return needs_room && is_there(std::getenv("SHARDLENS_FAULT_FULL"));
 }
 
-/// Whether SHARDLENS_FAULT_HOLD names a text that `data` contains.
+/// True if SHARDLENS_FAULT_HOLD names a text that `data` contains.
 bool is_held(const void* data, size_t bytes) {
   const char* const file = std::getenv("SHARDLENS_FAULT_HOLD");
   if (file == nullptr) return false;

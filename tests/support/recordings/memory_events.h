@@ -33,7 +33,7 @@ inline std::string to_text(const MemoryEvent& event) {
                      event.bytes, to_string(event.category), event.label, event.action, event.step);
 }
 
-/// Where a comparison begins.
+/// The beginning of a comparison.
 enum class ComparisonStart { start, first_step };
 
 class MemoryEvents {
