@@ -75,7 +75,7 @@ def link_tree(source, target):
 
 
 def install_python(folder):
-    """A Python whose PyTorch lies in `folder`. Returns its folder of programs."""
+    """Makes a Python whose PyTorch is in `folder`. Returns its folder of programs."""
     torch, packages = packages_of_pythons()
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     site = next(folder.glob("lib/python3*/site-packages"))

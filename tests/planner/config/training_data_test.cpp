@@ -62,7 +62,7 @@ int64_t input_bytes(const models::ModelSpec& spec, const Config& config) {
 
 }  // namespace
 
-TEST_CASE("headers alone say what a run would load", "[plan]") {
+TEST_CASE("headers suffice to say what a run would load", "[plan]") {
   const tests::TemporaryFolder folder;
   tests::write_idx_dataset(folder.path(), {.train = 30, .test = 7, .px = 12, .classes = 3});
   if (GENERATE(false, true)) {
