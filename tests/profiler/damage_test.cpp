@@ -14,6 +14,7 @@
 #include "profiler/file/reader.h"
 #include "tests/support/recordings/random_events.h"
 #include "tests/support/recordings/synthetic_profile.h"
+#include "tests/support/sample.h"
 #include "tests/support/temporary_folder.h"
 
 namespace shardlens::profiler {
@@ -118,7 +119,8 @@ TEST_CASE("flipped bits never crash a reader, and never pass unseen") {
   tests::write_profile(path, profile, {.block_events = 60, .blocks = 64});
   const std::string sound = tests::read_file(path);
   Outcome outcome;
-  for (int round = 0; round < 10'000; ++round) {
+  const int64_t rounds = tests::sampled(10'000);
+  for (int64_t round = 0; round < rounds; ++round) {
     std::string bytes = sound;
     const int flips = 1 + static_cast<int>(engine() % 4);
     for (int i = 0; i < flips; ++i) {
@@ -127,9 +129,9 @@ TEST_CASE("flipped bits never crash a reader, and never pass unseen") {
     tests::write_file(path, bytes);
     read_damaged(path, profile, outcome);
   }
-  fmt::print("seed {}: 10000 damaged files of {} bytes: {} refused, {} recovered\n", seed,
+  fmt::print("seed {}: {} damaged files of {} bytes: {} refused, {} recovered\n", seed, rounds,
              sound.size(), outcome.refused, outcome.recovered);
-  CHECK(outcome.recovered > 5'000);
+  CHECK(outcome.recovered > rounds / 2);
 }
 
 TEST_CASE("flipped bits in the file of open blocks never crash a reader") {
@@ -146,7 +148,7 @@ TEST_CASE("flipped bits in the file of open blocks never crash a reader") {
   const std::string sound = tests::read_file(live + ".open");
   // The range of its preamble, strings and blocks: the rest is empty space.
   const size_t places[] = {0, 4096, 4096 + (1 << 20), 4096 + (2 << 20)};
-  for (int round = 0; round < 2'000; ++round) {
+  for (int round = 0; round < tests::sampled(2'000); ++round) {
     std::string bytes = sound;
     for (int i = 0; i < 3; ++i) {
       const size_t at = places[engine() % 4] + engine() % (round % 2 == 0 ? 64 : 3000);

@@ -1,30 +1,42 @@
-// The longest loops over independent cases run a part of them, another part with each seed. A test
-// does so for one of two reasons:
+// The longest loops over independent cases run a part of them, another part with each seed:
 //
-//     - It runs under a sanitizer, which slows it down 5 to 20 times. A sanitizer looks for memory
-//       errors, while the build without one looks for wrong answers in every case.
-//     - A test with the label `long` runs all of the cases.
-
+//     - `make test` runs one case in kQuickCases, so that it ends within minutes. Continuous
+//       integration and `make test-long` run all: SHARDLENS_CASES=all.
+//     - A sanitizer slows a test down 5 to 20 times. It looks for memory errors, while the build
+//       without one looks for wrong answers, so it runs fewer cases (tests/CMakeLists.txt).
 #pragma once
 
+#include <catch2/catch_get_random_seed.hpp>
 #include <cstdint>
+#include <cstdlib>
+#include <string_view>
 
 namespace shardlens::tests {
 
-/// Runs one case in N: every case in a build without sanitizers (tests/CMakeLists.txt).
-constexpr int64_t kCasesPerSample = SHARDLENS_CASES_PER_SAMPLE;
+constexpr int64_t kQuickCases = 4;
 
-/// Picks the cases of a loop to run: one in `cases_per_sample`, starting at a random one.
+/// Returns N where a loop runs one case in N.
+inline int64_t cases_per_sample() {
+  const char* asked = std::getenv("SHARDLENS_CASES");
+  const bool wants_all = asked != nullptr && std::string_view(asked) == "all";
+  return SHARDLENS_CASES_PER_SAMPLE * (wants_all ? 1 : kQuickCases);
+}
+
+/// Returns how many of `cases` a sample has at least.
+inline int64_t sampled(int64_t cases) { return cases / cases_per_sample(); }
+
+/// Picks the cases of a loop to run: one in `cases_per_sample`, starting at one that Catch's seed
+/// says.
 ///
-///     Sample sample(Catch::getSeed());
+///     Sample sample;
 ///     for (const Case& it : cases) {
 ///       if (sample.has_next()) check(it);
 ///     }
 class Sample {
  public:
-  explicit Sample(uint64_t seed, int64_t cases_per_sample = kCasesPerSample)
+  explicit Sample(int64_t cases_per_sample = tests::cases_per_sample())
       : cases_per_sample_(cases_per_sample),
-        next_(static_cast<int64_t>(seed % static_cast<uint64_t>(cases_per_sample))) {}
+        next_(static_cast<int64_t>(Catch::getSeed()) % cases_per_sample) {}
 
   /// Says whether the next case of the loop is run; call it once a case.
   bool has_next() { return next_++ % cases_per_sample_ == 0; }

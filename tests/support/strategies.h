@@ -185,8 +185,8 @@ inline Flags random_strategy_flags(std::mt19937_64& engine, int world_size) {
 /// The flags of each strategy that fits the model, or of one in `strategies_per_sample` of them,
 /// others with each seed.
 inline std::vector<Flags> fitting_strategy_flags(int world_size, const std::string& model,
-                                                 int strategies_per_sample) {
-  Sample sample(Catch::getSeed(), strategies_per_sample);
+                                                 int64_t strategies_per_sample) {
+  Sample sample(strategies_per_sample);
   std::vector<Flags> fitting;
   for (const Flags& flags : all_strategy_flags(world_size)) {
     if (fits_model(flags, model) && sample.has_next()) fitting.push_back(flags);

@@ -40,7 +40,7 @@ std::vector<EngineCase> recorded_cases(const models::TorchRules& torch) {
 
 /// A run that did not fit the GPU must be predicted not to.
 void check_peaks(const std::vector<EngineCase>& cases) {
-  tests::Sample sample(Catch::getSeed());
+  tests::Sample sample;
   for (const EngineCase& engine_case : cases) {
     if (!sample.has_next()) continue;
     INFO(engine_case.row);

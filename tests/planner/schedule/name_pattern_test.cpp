@@ -60,7 +60,7 @@ TEST_CASE("expressions mean what they mean in ECMAScript", "[wrap]") {
                                           "weights.1",
                                           "caf\xc3\xa9.weight"};
   int matched = 0;
-  for (int64_t i = 0; i < 3000 / tests::kCasesPerSample; ++i) {
+  for (int64_t i = 0; i < tests::sampled(3000); ++i) {
     const std::string expression = random_expression(random, 2);
     for (const std::string& name : names) {
       CAPTURE(expression, name);
@@ -69,7 +69,7 @@ TEST_CASE("expressions mean what they mean in ECMAScript", "[wrap]") {
       matched += found.empty() ? 0 : 1;
     }
   }
-  CHECK(matched > 100 / tests::kCasesPerSample);
+  CHECK(matched > tests::sampled(100));
 }
 
 TEST_CASE("expressions that cannot be matched in linear time are refused in one line", "[wrap]") {

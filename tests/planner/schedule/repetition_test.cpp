@@ -98,7 +98,7 @@ TEST_CASE("a repeated schedule equals the one that lists all rounds", "[planner]
   std::mt19937_64 engine(Catch::getSeed());
   INFO("seed " << Catch::getSeed());
   int repeated = 0;
-  const int64_t cases = 300 / tests::kCasesPerSample;
+  const int64_t cases = tests::sampled(300);
   for (int64_t i = 0; i < cases; ++i) {
     const models::ModelSpec spec = tests::random_vit(engine);
     Strategy strategy = tests::random_rich_strategy(engine);
@@ -233,7 +233,7 @@ TEST_CASE("microbatches that are left out change nothing", "[planner][repetition
       {"--strategy", "hsdp", "--replicas", "2", "--param-dtype", "bf16", "--reduce-dtype", "bf16"},
       {"--reshard-after-forward", "false", "--recompute", "full"},
       {"--reshard-after-forward", "2", "--forward-prefetch", "3"}};
-  tests::Sample sample(Catch::getSeed());
+  tests::Sample sample;
   for (const Flags& strategy : strategies) {
     for (const char* device : {"cpu", "null:h200"}) {
       for (const int accumulate : {1, 2, 3, 4, 5, 6, 7, 8, 21}) {
@@ -275,7 +275,7 @@ TEST_CASE("a Python program's microbatches may be left out too", "[planner][repe
       {"--param-dtype", "bf16", "--sync", "last", "--reshard-after-forward", "false"},
       {"--offload", "all"},
       {"--strategy", "hsdp", "--replicas", "2", "--sync", "last"}};
-  tests::Sample sample(Catch::getSeed());
+  tests::Sample sample;
   for (const Flags& strategy : strategies) {
     for (const int accumulate : {1, 2, 3, 4, 5, 6, 7, 8, 21}) {
       if (!sample.has_next()) continue;

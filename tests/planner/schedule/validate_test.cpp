@@ -226,7 +226,7 @@ TEST_CASE("units keep their order") {
 }
 
 TEST_CASE("no access may go to another slot") {
-  tests::Sample sample(Catch::getSeed());
+  tests::Sample sample;
   for (const Schedule& schedule : valid_schedules()) {
     for (int id = 0; id < size_of(schedule); ++id) {
       for (auto list : {&Action::reads, &Action::writes}) {
@@ -302,7 +302,7 @@ TEST_CASE("the group of a gathered unit cannot be another") {
 }
 
 TEST_CASE("an action cannot have another kind") {
-  tests::Sample sample(Catch::getSeed());
+  tests::Sample sample;
   for (const Schedule& schedule : valid_schedules()) {
     for (int id = 0; id < size_of(schedule); ++id) {
       for (int kind = 0; kind <= static_cast<int>(ActionKind::optimizer_step); ++kind) {

@@ -12,6 +12,7 @@
 #include "base/units.h"
 #include "planner/simulate/meta/product_scratch.h"
 #include "tests/planner/simulate/operator_cases.h"
+#include "tests/support/sample.h"
 
 using namespace shardlens;
 using tests::BlockLog;
@@ -120,7 +121,7 @@ TEST_CASE("products in reduced precision take no more than the planner says") {
     planner::meta::Context context;
     context.threads = threads;
     context.processor = planner::meta::this_processor();
-    for (int i = 0; i < 40; ++i) {
+    for (int i = 0; i < tests::sampled(40); ++i) {
       const planner::meta::ProductSizes sizes{draw(), draw(), draw(), engine() % 2 == 0};
       const bool is_bf16 = engine() % 2 == 0;
       INFO("seed " << seed << ", threads " << threads << (is_bf16 ? ", bf16 " : ", fp16 ")

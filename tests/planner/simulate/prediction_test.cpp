@@ -19,6 +19,7 @@
 #include "tests/support/process.h"
 #include "tests/support/random_vit.h"
 #include "tests/support/recordings/memory_events.h"
+#include "tests/support/sample.h"
 #include "tests/support/strategies.h"
 #include "tests/support/temporary_folder.h"
 
@@ -105,8 +106,8 @@ RecordedCase record(const Case& asked) {
   INFO(ended.out << ended.err);
   REQUIRE(ended.exit_code == 0);
   RecordedCase recorded;
-  recorded.profile =
-      profiler::read_profile(folder.file(fmt::format("runs/r/profiles/rank{}.slp", rank_of(asked))));
+  recorded.profile = profiler::read_profile(
+      folder.file(fmt::format("runs/r/profiles/rank{}.slp", rank_of(asked))));
   REQUIRE(recorded.profile.judgement.lost_events == 0);
   if (asked.device == "cpu") return recorded;
   const auto result = nlohmann::json::parse(read_file(folder.file("runs/r/result.json")));
@@ -288,7 +289,7 @@ void check_random(int draws) {
 
 /// Checks every strategy that fits the model, or one in `strategies_per_sample` of them.
 void check_all(const std::string& device, int world_size, const Flags& model,
-               int strategies_per_sample = 1) {
+               int64_t strategies_per_sample = 1) {
   for (const Flags& strategy :
        fitting_strategy_flags(world_size, model[1], strategies_per_sample)) {
     check_prediction({device, world_size, 1, model, strategy});
@@ -297,12 +298,12 @@ void check_all(const std::string& device, int world_size, const Flags& model,
 
 }  // namespace
 
-TEST_CASE("every block of a third of the strategies is predicted", "[null][prediction]") {
-  check_all("null:h200", 8, {"--model", "vit-tutorial", "--batch", "4"}, 3);
+TEST_CASE("every block of a sample of the strategies is predicted", "[null][prediction]") {
+  check_all("null:h200", 8, {"--model", "vit-tutorial", "--batch", "4"}, 3 * cases_per_sample());
 }
 
-TEST_CASE("every block of a third of the strategies is predicted on the CPU", "[prediction]") {
-  check_all("cpu", 2, {"--model", "vit-tutorial", "--batch", "16"}, 3);
+TEST_CASE("every block of a sample of the strategies is predicted on the CPU", "[prediction]") {
+  check_all("cpu", 2, {"--model", "vit-tutorial", "--batch", "16"}, 3 * cases_per_sample());
 }
 
 TEST_CASE("every strategy of every model is predicted on the CPU", "[prediction][long]") {

@@ -97,7 +97,7 @@ int strike_everywhere(int ranks, int64_t steps, int64_t keep) {
   const Writers whole(ranks, steps, keep);
   REQUIRE(whole.run().exit_code == 0);
   const auto expected = whole.contents();
-  tests::Sample sample(Catch::getSeed());
+  tests::Sample sample;
   int cases = 0;
   for (const FileOperation& operation : tests::read_fault_log(whole.log(), "begin")) {
     for (const std::string& kind : kinds_of(operation)) {
@@ -117,7 +117,7 @@ int strike_everywhere(int ranks, int64_t steps, int64_t keep) {
 
 TEST_CASE("ranks killed at any operation on a checkpoint lose none", "[checkpoint]") {
   const int cases = strike_everywhere(2, 2, 1);
-  CHECK(cases > 60 / tests::kCasesPerSample);
+  CHECK(cases > tests::sampled(60));
 }
 
 TEST_CASE("any number of ranks killed at any operation loses no checkpoint", "[checkpoint][long]") {
@@ -191,7 +191,7 @@ TEST_CASE("a full disk ends the writing, and the previous checkpoint stays", "[c
   const Writers whole(2, 2, 2);
   REQUIRE(whole.run().exit_code == 0);
   const auto operations = tests::read_fault_log(whole.log(), "begin");
-  tests::Sample sample(Catch::getSeed());
+  tests::Sample sample;
   int cases = 0;
   for (const FileOperation& operation : operations) {
     if (operation.name == "remove" || operation.rank < 0) continue;
@@ -207,7 +207,7 @@ TEST_CASE("a full disk ends the writing, and the previous checkpoint stays", "[c
     CHECK(writers.run().exit_code == 0);
     ++cases;
   }
-  CHECK(cases > 40 / tests::kCasesPerSample);
+  CHECK(cases > tests::sampled(40));
 }
 
 namespace {

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/config/options.h"
+#include "tests/support/sample.h"
 #include "tests/support/thread_ranks.h"
 
 using namespace shardlens;
@@ -257,8 +258,10 @@ void check_strategies(size_t steps) {
   const auto fixture = nlohmann::json::parse(file);
   const models::Dataset data = models::load_dataset("fashion-mnist");
   int compared = 0;
+  tests::Sample sample;
   for (const auto& [name, row] : fixture.items()) {
     if (!row.is_object() || row["settings"].contains("offload")) continue;
+    if (!sample.has_next()) continue;
     INFO(name);
     auto settings = row["settings"];
     const int ranks = settings.value("world_size", fixture["world_size"].get<int>());
@@ -279,7 +282,7 @@ void check_strategies(size_t steps) {
     check_losses(losses, expected, config.param_dtype == DType::fp32);
     ++compared;
   }
-  CHECK(compared == 15);
+  CHECK(compared >= tests::sampled(15));
 }
 
 TEST_CASE("strategies begin with the losses of PyTorch FSDP2 in the same settings", "[fsdp2]") {

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "tests/support/process.h"
+#include "tests/support/sample.h"
 
 using namespace shardlens::tests;
 using Catch::Matchers::ContainsSubstring;
@@ -65,6 +66,8 @@ TEST_CASE("three steps of each strategy on the null device pass its checks", "[n
   const std::string strategy = GENERATE("fsdp", "ddp");
   const std::string dtype = GENERATE("fp32", "bf16");
   const std::string world = GENERATE("2", "8", "512");
+  static Sample sample;
+  if (!sample.has_next()) return;
   CAPTURE(model, strategy, dtype, world);
   const NullRun run({"--device", "null:h200", "--model", model, "--strategy", strategy,
                      "--param-dtype", dtype, "--world", world, "--solo-rank", "1", "--batch", "8",
@@ -81,6 +84,8 @@ TEST_CASE("three steps of every family on the null device pass its checks", "[nu
   const std::string model = GENERATE("llama-1b", "llama-8b", "simple-model", "transformer");
   const std::string strategy = GENERATE("fsdp", "ddp");
   const std::string dtype = GENERATE("fp32", "bf16");
+  static Sample sample;
+  if (!sample.has_next()) return;
   CAPTURE(model, strategy, dtype);
   // A whole 8b model on each rank does not fit.
   if (model == "llama-8b" && strategy == "ddp") return;
