@@ -1,5 +1,7 @@
 // Tests `shardlens train` as a user sees it: what it writes, what it refuses, how it ends when a
 // rank dies or hangs.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <catch2/catch_get_random_seed.hpp>
 #include <catch2/catch_test_macros.hpp>
