@@ -7,16 +7,18 @@ export SHARDLENS_DEPS
 # The PyTorch to build with, one of those in .setup/pins.txt: make TORCH=2.11.0 build.
 export TORCH
 
-.PHONY: help demo programs check test build tools wheel tarball gpu bench fuzz test-long test-wheels
+.PHONY: help demo programs check test test-sanitized build benchmarks tools wheel tarball gpu bench
+.PHONY: fuzz test-long test-wheels
 .PHONY: test-programs clean
 .NOTPARALLEL:
 
 help:
 	@echo 'make demo        train the tutorial model, sharded over two ranks'
-	@echo 'make test        build and run the tests, with and without sanitizers'
+	@echo 'make test        build and run the tests'
+	@echo 'make test-sanitized  run tests with the sanitizers of addresses and of threads'
 	@echo 'make check       build what needs no LibTorch, and test what has changed'
 	@echo 'make programs    build the programs into build/bin'
-	@echo 'make build       build the programs and the tests'
+	@echo 'make build       build the tests, too'
 	@echo 'make tools       build what needs no LibTorch into build/core/bin'
 	@echo 'make wheel       make dist/*.whl, with recorders for PyTorch 2.9 to 2.15 (fetches 6 GB once)'
 	@echo 'make tarball     make the wheel, and an archive for machines without Python'
@@ -41,6 +43,9 @@ programs:
 test:
 	@.setup/test
 
+test-sanitized:
+	@.setup/test sanitized
+
 build:
 	@.setup/build full
 
@@ -54,7 +59,10 @@ wheel:
 tarball:
 	@.setup/wheel archive
 
-bench: build
+benchmarks:
+	@.setup/build benchmarks
+
+bench: benchmarks
 	@tests/bench/report_time
 	@tests/bench/plan_time
 	@tests/bench/engine_accuracy
