@@ -4,7 +4,7 @@
 # Where LibTorch is installed; clones may share one folder.
 SHARDLENS_DEPS ?= $(CURDIR)/.deps
 export SHARDLENS_DEPS
-# The PyTorch to build with, one of those in .setup/pins.txt: make TORCH=2.11.0 build.
+# The PyTorch to build with, one of those in .setup/pins: make TORCH=2.11.0 build.
 export TORCH
 
 .PHONY: help demo programs check test test-sanitized build benchmarks tools wheel tarball gpu bench

@@ -21,21 +21,34 @@ quietly() {
   return 1
 }
 
-# Prints the versions of PyTorch for which the pins have wheels of this use: versions_of USE.
+pins=$root/.setup/pins  # its README.md says which file is for what
+
+# Prints the versions of PyTorch for which there are pins of this use, the oldest first: versions_of USE.
 versions_of() {
-  awk -v use="$1" '$1 == use && $2 != "any" && !seen[$2]++ { print $2 }' "$root/.setup/pins.txt"
+  local file
+  for file in "$pins/$1"-*.txt; do
+    file=${file##*/"$1"-}
+    echo "${file%.txt}"
+  done | sort --version-sort
 }
 
-# Everything is built with this PyTorch: TORCH, or the base, which is the first of the pins.
-torches() { versions_of libtorch; }
-base_torch=$(torches | head -n 1)
-torch_version=${TORCH:-$base_torch}
+# Everything is built with this PyTorch: TORCH, or the base.
+torch_version=${TORCH:-$(cat "$pins/base")}
 torch=$deps/libtorch-$torch_version
 
-# Prints the wheels of one use, in pip's format: pins_of USE [TORCH].
+# Prints the requirement file of one use: pins_file USE [TORCH].
+pins_file() {
+  local file=$pins/$1-${2:-$torch_version}.txt
+  [ -e "$file" ] || file=$pins/$1.txt
+  echo "$file"
+}
+
+# Prints the wheels of one use, those that all versions share first: pins_of USE [TORCH].
 pins_of() {
-  awk -v use="$1" -v torch="${2:-$torch_version}" \
-    '$1 == use && ($2 == "any" || $2 == torch) { print $3, $4 }' "$root/.setup/pins.txt"
+  local file
+  for file in "$pins/$1.txt" "$pins/$1-${2:-$torch_version}.txt"; do
+    [ ! -e "$file" ] || grep -v '^-r ' "$file"
+  done
 }
 
 # A folder is complete if it holds the hash of the pins that it was made from:

@@ -222,7 +222,7 @@ def main():
     symbols, versions, sonames = collect(torch)
     if unlisted := sonames - listed:
         sys.exit(f"{torch} needs {', '.join(sorted(unlisted))}, which the null device lacks: "
-                 "is it a wheel of .setup/pins.txt?")
+                 "is it a wheel of .setup/pins?")
     for soname in listed:
         stubs = "".join(map(stub, sorted(symbols[soname])))
         (out / f"{soname}.cpp").write_text(f'{INCLUDE}extern "C" {{\n{stubs}}}\n')

@@ -1,5 +1,5 @@
 """Makes a Python that has one version of PyTorch, as .setup/python makes those of the pins, and the
-lines with which .setup/pins.txt would pin it.
+requirement file with which .setup/pins would pin it.
 
 pip says which wheels belong to the version. Of these, the ones that the pins have for the newest
 recorded version are installed, and nothing else from NVIDIA.
@@ -19,8 +19,8 @@ import sys
 
 import pins
 
-WHEELS_PYTHON = (3, 11)  # .setup/pins.txt has wheels for it
-NEW_PINS = ".new_pins"  # the lines that pin a Python which is not in .setup/pins.txt yet
+WHEELS_PYTHON = (3, 11)  # .setup/pins has wheels for it
+NEW_PINS = ".new_pins"  # what pins a Python that is not in .setup/pins yet
 VISION = ("torchvision", "pillow")  # the engine is compared by torchvision's models
 
 
@@ -39,10 +39,21 @@ class Wheel:
 
 
 @dataclasses.dataclass(frozen=True)
+class NewPins:
+    """Holds a requirement file that .setup/pins lacks."""
+
+    version: str
+    requirements: list[str]
+
+    def text(self):
+        return "".join(f"{line}\n" for line in ["-r recorded.txt", *self.requirements])
+
+
+@dataclasses.dataclass(frozen=True)
 class Installed:
     python: pathlib.Path
     vision: pathlib.Path | None  # the folder that has torchvision, if the Python itself lacks it
-    new_pins: list[str]  # lines that .setup/pins.txt lacks
+    new_pins: NewPins | None
 
     def packages(self):
         return next(self.python.parent.parent.glob("lib/python3*/site-packages"))
@@ -130,15 +141,10 @@ def _wanted_wheels(version, all_pins):
     return wanted, [wheels[name] for name in VISION]
 
 
-def _pin_lines(wheels, key):
-    return [f"recorded {key:6} {wheel.requirement()}" for wheel in wheels]
-
-
-def _requirements_of(use, lines):
-    """Returns what pins_of in .setup/common.sh will print when `lines` are in the file."""
-    shared = [line.split() for line in pins.PINS.read_text().splitlines()]
-    words = [line for line in shared if line[:2] == [use, "any"]] + [line.split() for line in lines]
-    return "".join(f"{line[2]} {line[3]}\n" for line in words)
+def _with_shared(use, requirements):
+    """Returns what pins_of of .setup/common.sh will print once there is a file of `requirements`."""
+    lines = pins.requirements_in(pins.file_of(use)) + requirements
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _make_python(folder, requirements):
@@ -191,7 +197,7 @@ def _install_pinned(use, key, version):
     done = subprocess.run([script, use, key], env=environment, check=False)
     if done.returncode != 0:
         raise Failure(f"{script} {use} {key} failed; its message is above")
-    installed = Installed(pins.python_of(use, key), None, [])
+    installed = Installed(pins.python_of(use, key), None, None)
     if _has_vision(installed):
         return installed
     folder = pins.DEPS / f"vision-{key}"
@@ -209,11 +215,12 @@ def _is_of(torch_wheel, version):
 def _made_before(version):
     """Returns what an earlier run installed that is not pinned yet, if anything."""
     for file in pins.DEPS.glob(f"recorded-*/{NEW_PINS}"):
-        lines = file.read_text().splitlines()
-        if any(_is_of(line.split()[2], version) for line in lines):
+        requirements = file.read_text().splitlines()
+        if any(_is_of(line.split()[0], version) for line in requirements):
             folder = file.parent
-            vision = folder.with_name(folder.name.replace("recorded", "vision"))
-            return Installed(folder / "bin" / "python", vision, lines)
+            key = folder.name.removeprefix("recorded-")
+            return Installed(folder / "bin" / "python", folder.with_name(f"vision-{key}"),
+                             NewPins(key, requirements))
     return None
 
 
@@ -223,13 +230,13 @@ def _install_new(version, all_pins):
     key = pins.minor_of(torch.version)
     if key in pins.versions_of("recorded", all_pins):
         key = torch.version  # beside another release of the same minor version
-    lines = _pin_lines(wheels, key)
+    requirements = [wheel.requirement() for wheel in wheels]
     python = pins.python_of("recorded", key)
-    _make_python(python.parent.parent, _requirements_of("recorded", lines))
+    _make_python(python.parent.parent, _with_shared("recorded", requirements))
     folder = pins.DEPS / f"vision-{key}"
     _make_vision(folder, vision)
-    (python.parent.parent / NEW_PINS).write_text("\n".join(lines) + "\n")
-    return Installed(python, folder, lines)
+    (python.parent.parent / NEW_PINS).write_text("\n".join(requirements) + "\n")
+    return Installed(python, folder, NewPins(key, requirements))
 
 
 def install(version):

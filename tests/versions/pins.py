@@ -1,7 +1,7 @@
-"""Reads which versions of PyTorch .setup/pins.txt names, and finds the Pythons that .setup/python
-makes from them.
+"""Reads which versions of PyTorch the requirement files of .setup/pins are for, and finds the Pythons
+that .setup/python makes of them.
 
-All of this folder only needs the standard library.
+All of this folder needs the standard library only.
 """
 
 import dataclasses
@@ -9,22 +9,35 @@ import os
 import pathlib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-PINS = ROOT / ".setup" / "pins.txt"
+PINS = pathlib.Path(".setup") / "pins"
 DEPS = pathlib.Path(os.environ.get("SHARDLENS_DEPS", ROOT / ".deps"))
 
 
 @dataclasses.dataclass(frozen=True)
 class Pin:
-    """Holds one line of the file."""
+    """Holds one line of one file."""
 
     use: str
     torch: str
     wheel: str  # "torch==2.14.1"
 
 
-def read_pins(path=PINS):
-    lines = (line.split() for line in path.read_text().splitlines())
-    return [Pin(*words[:3]) for words in lines if words and not words[0].startswith("#")]
+def file_of(use, version=None):
+    """Returns the path of a requirement file; without a version, of that which all versions share."""
+    return PINS / (f"{use}-{version}.txt" if version else f"{use}.txt")
+
+
+def requirements_in(path):
+    """Returns the lines of a requirement file, without those that include another."""
+    lines = (ROOT / path).read_text().splitlines()
+    return [line for line in lines if line and not line.startswith(("-r ", "#"))]
+
+
+def read_pins():
+    """Returns the pins of all files that are for one version of PyTorch."""
+    files = ((file, *file.stem.partition("-")) for file in sorted((ROOT / PINS).glob("*-*.txt")))
+    return [Pin(use, torch, line.split()[0])
+            for file, use, _, torch in files for line in requirements_in(file)]
 
 
 def minor_of(version):
@@ -43,9 +56,9 @@ def versions_of(use, pins):
     return sorted(versions, key=order_of)
 
 
-def base_torch(pins):
-    """Returns the version with which everything is built."""
-    return next(pin.torch for pin in pins if pin.use == "libtorch")
+def base_torch():
+    """Returns the version that everything is built with."""
+    return (ROOT / PINS / "base").read_text().strip()
 
 
 def python_of(use, version):

@@ -12,7 +12,7 @@ using shardlens::profiler::StubCommunicator;
 
 namespace {
 
-constexpr int kVersion = 22809;  // 2.28.9, of PyTorch 2.11; 2.15 has 2.30.7 (.setup/pins.txt)
+constexpr int kVersion = 22809;  // 2.28.9, of PyTorch 2.11; 2.15 has 2.30.7 (.setup/pins)
 constexpr unsigned kConfigMagic = 0xcafebeef;
 constexpr int kUndefined = INT_MIN;
 
