@@ -29,7 +29,7 @@ const Option kOptions[] = {
      &Config::data},
     {"init", "FILE.safetensors", "start weights; default: drawn from --seed", &Config::init},
     {"seq", "T", "tokens a sample, if the model takes tokens; 0: the model's own", &Config::seq},
-    {"batch", "B", "samples a rank and step", &Config::batch, 1},
+    {"batch", "B", "samples per rank and microbatch", &Config::batch, 1},
     {"epochs", "N", "passes over the training data", &Config::epochs, 1},
     {"steps", "N", "stop after N steps; 0: as many as the epochs have", &Config::steps},
     {"lr", "X", "learning rate", &Config::lr, 0, true},

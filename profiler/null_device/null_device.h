@@ -31,7 +31,7 @@
 //
 // To add a call: define it with its C name in the file named after its subject, with the wheel's
 // headers if they declare it; the definition replaces the stub. A call that would have to answer
-// with something that does not exist here (capture, IPC, memory pools) returns "not supported",
+// with something that does not exist here (IPC, memory pools) returns "not supported",
 // never 0.
 //
 // NVIDIA's own cuDNN plans here if a program has it: shardlens_null_cudnn (dnn_graph.h) makes the
