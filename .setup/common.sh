@@ -33,7 +33,7 @@ versions_of() {
 }
 
 # Everything is built with this PyTorch: TORCH, or the base.
-torch_version=${TORCH:-$(cat "$pins/base")}
+torch_version=${TORCH:-$(<"$pins/base")}
 torch=$deps/libtorch-$torch_version
 
 # Prints the requirement file of one use: pins_file USE [TORCH].

@@ -154,7 +154,8 @@ class JoinedText {
 
 /// True where "is no" is right, as in "there is no file" and "is no longer".
 bool is_allowed(std::string_view phrase) {
-  static const RE2 allowed(R"((?i).*\bthere (is|are|was|were) no(ne)? .*|.* no ([a-z]+er|more|less))");
+  static const RE2 allowed(R"((?i).*\bthere (is|are|was|were) no(ne)? .*)"
+                           R"(|.* no ([a-z]+er|more|less))");
   return RE2::FullMatch(phrase, allowed);
 }
 

@@ -111,7 +111,7 @@ std::string optimizer_text(const Config& config, PytorchLoop loop) {
 }
 
 std::string zero_grad_text(PytorchZeroGrad order) {
-  if (order == PytorchZeroGrad::after) return "after the optimizer's step";
+  if (order == PytorchZeroGrad::after) return "behind the optimizer's step";
   return order == PytorchZeroGrad::before ? "before the forward" : "with set_to_none=False";
 }
 

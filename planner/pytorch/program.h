@@ -20,7 +20,7 @@ std::string pytorch_words();
 /// One thing that programs do in different ways, and how this program does it.
 struct PytorchHabit {
   std::string what;  // "zero_grad"
-  std::string how;   // "set_to_none, after the optimizer's step"
+  std::string how;   // "set_to_none, behind the optimizer's step"
 };
 
 /// Lists what memory depends on besides the flags, in the words of a Python programmer.

@@ -79,8 +79,7 @@ std::vector<std::string> LocalRecordings::collect_left() const {
         continue;
       }
       move(file);
-      lines.push_back(
-          fmt::format("collected an earlier attempt's recording: {}", kept.string()));
+      lines.push_back(fmt::format("collected an earlier attempt's recording: {}", kept.string()));
     } catch (const std::runtime_error& error) {
       lines.push_back(fmt::format("warning: {} was not moved: {}", file.string(), error.what()));
     }

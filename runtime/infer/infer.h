@@ -36,7 +36,7 @@ struct Guess {
 };
 
 struct Inference {
-  std::filesystem::path weights;  // the folder they were read from, every byte as written
+  std::filesystem::path weights;         // the folder they were read from, every byte as written
   std::vector<std::string> passed_over;  // damaged folders that would have come first, a line each
   GreyPicture picture;
   std::optional<Guess> truth;  // of a test image, with the model's probability for it

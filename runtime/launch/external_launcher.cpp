@@ -292,9 +292,9 @@ class LaunchedRank {
 planner::Config config_under_launcher(const planner::Config& config, const Membership& place) {
   planner::Config joined = config;
   const auto refuse = [&](const std::string& what, const std::string& fix) {
-    throw std::invalid_argument(fmt::format("{}: this is rank {} of {} started by {}; {}",
-                                            what, place.rank, place.world_size,
-                                            to_string(place.launcher), fix));
+    throw std::invalid_argument(fmt::format("{}: this is rank {} of {} started by {}; {}", what,
+                                            place.rank, place.world_size, to_string(place.launcher),
+                                            fix));
   };
   if (config.workers != 1 && config.workers != place.world_size) {
     refuse(fmt::format("--workers {}", config.workers),

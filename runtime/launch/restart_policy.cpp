@@ -65,8 +65,8 @@ RestartDecision decide(const RestartLimits& limits, std::span<const FailedAttemp
   if (limits.max_failures == 0 || !may_pass(last.fault)) return {};
   const auto count = static_cast<int64_t>(failures.size());
   if (limits.max_failures > 0 && count > limits.max_failures) {
-    return {.why_not = fmt::format("this was failure {} of --max-failures {}: not restarted",
-                                   count, limits.max_failures)};
+    return {.why_not = fmt::format("this was failure {} of --max-failures {}: not restarted", count,
+                                   limits.max_failures)};
   }
   const auto same_start = without_newer_checkpoint(failures);
   const int64_t row = row_of_one_cause(same_start);

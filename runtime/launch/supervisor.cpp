@@ -108,8 +108,8 @@ Outcome Supervisor::restart(const Outcome& last, std::chrono::milliseconds pause
   clear_bar();
   const std::string which =
       fmt::format("failure {}{}", failures_.size(), limit_text(job_.config.max_failures));
-  fmt::print(stderr, "shardlens train: {}; {}: restarting in {:.2f} s\n", shown(last.reason),
-             which, static_cast<double>(pause.count()) / 1e3);
+  fmt::print(stderr, "shardlens train: {}; {}: restarting in {:.2f} s\n", shown(last.reason), which,
+             static_cast<double>(pause.count()) / 1e3);
   if (const int signal = wait_for_signal(signals, pause)) return ended_by(signal);
   return start_again(fmt::format("{}: {}", which, last.reason), last, VerificationTime::while_read,
                      signals);
@@ -119,8 +119,7 @@ Outcome Supervisor::restart(const Outcome& last, std::chrono::milliseconds pause
 /// an older checkpoint, or the run is refused as it would have been at first.
 Outcome Supervisor::look_for_another(const Outcome& last, const WatchedSignals& signals) {
   clear_bar();
-  fmt::print(stderr, "shardlens train: {}; looking for a whole checkpoint\n",
-             shown(last.reason));
+  fmt::print(stderr, "shardlens train: {}; looking for a whole checkpoint\n", shown(last.reason));
   return start_again(last.reason, last, VerificationTime::before, signals);
 }
 

@@ -42,10 +42,10 @@ struct Job {
   planner::Checkpointing checkpointing;
   Attempt attempt{};
   std::optional<std::filesystem::path> resume{};  // the checkpoint that it resumes from
-  Membership place{};      // of this process, if another launcher has started it
-  std::vector<int> ranks;  // real ranks, not simulated; the first writes metrics and result
-  int gpus = 0;            // that this process sees; the ranks of a host take turns
-  std::string notice;      // why values mean nothing; empty: they are real
+  Membership place{};         // of this process, if another launcher has started it
+  std::vector<int> ranks;     // real ranks, not simulated; the first writes metrics and result
+  int gpus = 0;               // that this process sees; the ranks of a host take turns
+  std::string notice;         // why values mean nothing; empty: they are real
   Problem init_unverified{};  // why --init cannot be verified; nothing: it was verified
   models::ModelSpec spec;
   std::optional<OwnTraining> own;  // the program's own model and samples

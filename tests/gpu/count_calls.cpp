@@ -31,7 +31,7 @@ struct Counters {
 struct CountedCall {
   CUpti_CallbackDomain domain;
   CUpti_CallbackId id;
-  std::atomic<uint64_t> Counters::* counter;
+  std::atomic<uint64_t> Counters::*counter;
 };
 
 constexpr CountedCall driver_entry(CUpti_CallbackId id, std::atomic<uint64_t> Counters::*counter) {

@@ -305,7 +305,7 @@ TEST_CASE("a plan for a Python program says so", "[planner][plan][engine]") {
         std::string::npos);
   CHECK(habit({}, "optimizer") == "Adam(foreach=True, the default)");
   CHECK(habit({"--optimizer", "adamw", "--pytorch", "fused"}, "optimizer") == "AdamW(fused=True)");
-  CHECK(habit({}, "zero_grad") == "after the optimizer's step");
+  CHECK(habit({}, "zero_grad") == "behind the optimizer's step");
   CHECK(habit({"--pytorch", "zero-grad=before"}, "zero_grad") == "before the forward");
   CHECK(habit({}, "clipping") == "none");
   CHECK(habit({"--clip-norm", "1"}, "clipping") == "clip_grad_norm_");

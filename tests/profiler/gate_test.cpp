@@ -176,7 +176,7 @@ TEST_CASE("a gate refuses recordings that it cannot compare") {
                          MessageMatches(ContainsSubstring(part)));
   };
   refused({files.base()}, "see --help");
-  refused({files.base(), files.grown(), "--fail-above", "x"}, "--fail-above x: not a share");
+  refused({files.base(), files.grown(), "--fail-above", "x"}, "--fail-above x: not a percentage");
   refused({files.base(), files.folder.file("none.slp")}, "no such file");
   refused({files.base(), files.grown(), "--allow", "all"}, "--allow all: choose from damaged");
 }

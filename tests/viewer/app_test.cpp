@@ -61,7 +61,7 @@ TEST_CASE("a report is for the memory that the last command chose") {
   const std::string path = files.folder.file("report.txt");
   REQUIRE(view({files.a, "--do", "memory.next", "--report", path}).exit_code == 0);
   CHECK(tests::read_file(path).starts_with("Host memory of keep\n"));
-  CHECK(tests::read_file(path).find("nothing is allocated there") != std::string::npos);
+  CHECK(tests::read_file(path).find("nothing is allocated in this range") != std::string::npos);
 }
 
 TEST_CASE("a report for a range names the range") {

@@ -196,7 +196,7 @@ TEST_CASE("a folder of runs opens as its runs, in natural order, and says which 
   CHECK(many.runs.size() == 64);
   REQUIRE(many.messages.size() == 1);
   CHECK(many.messages.front().ends_with(
-      "its first 64 runs are open, of 67; name others to see them"));
+      "only the first 64 of 67 runs are open; name the others to see them"));
 }
 
 TEST_CASE("a recording that is still being written is followed") {

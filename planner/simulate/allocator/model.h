@@ -1,6 +1,6 @@
 // PyTorch's caching allocator of CUDA memory (backend "native") as a model: the same requests give
-// the same blocks, segments, counters and failures, without LibTorch and without memory. The planner
-// sends a step's requests through it to know what is reserved and what fits.
+// the same blocks, segments, counters and failures, without LibTorch and without memory. The
+// planner sends a step's requests through it to know what is reserved and what fits.
 //
 // The model is exact in rounding, pools, best fit, splits and merges, streams, expandable segments,
 // the order in which cached memory is given back when the device is full, garbage collection and

@@ -1,10 +1,10 @@
 // The settings of PyTorch's caching allocator of CUDA memory, as PYTORCH_CUDA_ALLOC_CONF gives
 // them, and the device that it allocates from. The planner reads them; AllocatorModel obeys them.
 //
-// The text is read as LibTorch 2.11 to 2.15 read it, also where that is lenient: a number ends where
-// its digits do ("100MB" is 100), "-1" is a very large number, and the characters in place of a colon
-// or a comma are not checked. So a text that PyTorch takes means here what it means there, and one
-// that PyTorch refuses is refused. Sizes of more than 4 EiB count as 4 EiB.
+// The text is read as LibTorch 2.11 to 2.15 read it, also where that is lenient: a number ends
+// where its digits do ("100MB" is 100), "-1" is a very large number, and the characters in place of
+// a colon or a comma are not checked. So a text that PyTorch takes means here what it means there,
+// and one that PyTorch refuses is refused. Sizes of more than 4 EiB count as 4 EiB.
 #pragma once
 
 #include <array>

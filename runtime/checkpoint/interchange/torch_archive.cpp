@@ -180,8 +180,7 @@ class Walk {
 
 TorchArchive::TorchArchive(Bytes bytes) : bytes_(bytes.size()), entries_(read_zip(bytes)) {
   const auto pickle = entries_.find("data.pkl");
-  if (pickle == entries_.end())
-    throw_damaged("it has no data.pkl, so torch.save did not write it");
+  if (pickle == entries_.end()) throw_damaged("it has no data.pkl, so torch.save did not write it");
   const auto order = entries_.find("byteorder");
   if (order != entries_.end() && text_in(order->second) != "little") {
     throw_damaged("its numbers are not little-endian");

@@ -117,8 +117,8 @@ int64_t product_of(const std::vector<int64_t>& shape) {
 }
 
 [[noreturn]] void refuse_misplaced(const SavedTensor& tensor) {
-  throw_damaged(fmt::format("the pieces of {} leave a gap, or overlap",
-                            fmt::join(tensor.path, ".")));
+  throw_damaged(
+      fmt::format("the pieces of {} leave a gap, or overlap", fmt::join(tensor.path, ".")));
 }
 
 /// True if a box is inside its tensor.

@@ -118,7 +118,7 @@ TEST_CASE("settings that PyTorch refuses are refused in one line: what, why, how
       {"pinned_num_register_threads:3",
        "pinned_num_register_threads:3: not a power of two up to 128; give 1, 2, 4, ..., 128"},
       {"pinned_reserve_segment_size_mb:0",
-       "pinned_reserve_segment_size_mb:0: nothing; give 1 or more"},
+       "pinned_reserve_segment_size_mb:0: too small; give 1 or more"},
   };
   for (const auto& [text, message] : refused) {
     CHECK(refusal(text) == "PYTORCH_CUDA_ALLOC_CONF: " + message);

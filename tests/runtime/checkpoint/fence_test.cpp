@@ -31,7 +31,7 @@ TEST_CASE("only the newest attempt passes") {
     FAIL("the old one has passed");
   } catch (const Failure& failure) {
     CHECK(failure.fault() == Fault::overtaken);
-    CHECK(std::string(failure.what()).find("attempt 1 of the run, the newest is 2") !=
+    CHECK(std::string(failure.what()).find("attempt 1 of the run, but the newest is 2") !=
           std::string::npos);
   }
   Fence().check();

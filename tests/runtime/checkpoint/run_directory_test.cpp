@@ -116,7 +116,7 @@ TEST_CASE("an unfinished run goes on from its checkpoint") {
   CHECK(run.config().workers == 2);
 }
 
-TEST_CASE("--fresh removes what a run wrote and nothing else") {
+TEST_CASE("the flag --fresh removes what a run wrote and nothing else") {
   const tests::TemporaryFolder folder;
   planner::Config config = config_in(folder);
   const fs::path path = RunDirectory::open(config).path();

@@ -191,8 +191,7 @@ TEST_CASE("an import without floating-point values is refused, others are report
              ContainsSubstring("left out") && ContainsSubstring("\"mask\" (U8)"));
   const models::SafetensorsTensor small{"small", "F8_E4M3", {8}, bytes};
   models::write_safetensors(file, std::vector{small, weight});
-  check_import_refused(file, folder,
-                       "small is F8_E4M3; only F32, BF16, F16 and F64 are supported");
+  check_import_refused(file, folder, "small is F8_E4M3; only F32, BF16, F16 and F64 are supported");
   models::write_safetensors(file, {});
   check_import_refused(file, folder, "holds no tensors by name");
 }

@@ -17,8 +17,8 @@ double decode(uint32_t bits, DType dtype);
 struct PlannedOperation {
   enum class Kind { gather, reduce_scatter, all_reduce, sum, barrier };
   Kind kind{};
-  int channel = 0;      // 0 or 1
-  int tickets_due = 0;  // of this channel; waited for, oldest first, before this one
+  int channel = 0;                    // 0 or 1
+  int tickets_due = 0;                // of this channel; waited for, oldest first, before this one
   std::vector<int64_t> range_numels;  // one for each buffer; only gathers have several
   std::vector<DType> dtypes;
 };

@@ -118,7 +118,7 @@ TEST_CASE("infer takes the model, else the newest or the best checkpoint", "[inf
   CHECK(probabilities(infer_json(bench, {"--index", "0"})) == trained);
   fs::remove_all(bench.run_file("model"));
   fs::remove_all(bench.run_file("checkpoints"));
-  check_refused(infer(bench, {"--index", "0"}), "has no model and no checkpoint");
+  check_refused(infer(bench, {"--index", "0"}), "has no model and no whole checkpoint");
 }
 
 TEST_CASE("a run is read from any folder, whatever its paths were relative to", "[infer]") {

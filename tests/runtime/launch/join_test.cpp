@@ -271,7 +271,7 @@ TEST_CASE("flags that contradict another launcher are refused", "[join]") {
   again.restarts = 1;
   CHECK_FALSE(runtime::config_under_launcher(fresh, again).fresh);
   CHECK_THAT(refusal([](auto& config) { config.workers = 3; }),
-             ContainsSubstring("--workers 3: this is rank 1 of 2 that torchrun has started"));
+             ContainsSubstring("--workers 3: this is rank 1 of 2 started by torchrun"));
   CHECK_THAT(
       refusal([](auto& config) { config.communicator = planner::CommunicatorChoice::local; }),
       ContainsSubstring("share no memory"));
