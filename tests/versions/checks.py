@@ -80,7 +80,7 @@ class Version:
 def program(name):
     path = BUILD / "bin" / name
     if not path.exists():
-        raise NotRun(f"{path} is not built; run make benchmarks")
+        raise NotRun(f"{path} is not built; run make build")
     return path
 
 
