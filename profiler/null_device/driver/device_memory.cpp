@@ -24,6 +24,7 @@ uint64_t DeviceMemory::free_bytes() const {
 
 bool DeviceMemory::take(uint64_t bytes) {
   check(bytes % kPageBytes == 0, "null device: memory of half a page");
+  check(used_bytes_ <= capacity_bytes_, "null device: more memory is used than there is");
   if (bytes > capacity_bytes_ - used_bytes_) {
     check_sums();
     return false;

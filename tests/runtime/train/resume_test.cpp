@@ -110,7 +110,8 @@ bool kill_and_compare(const NamedFlags& kind, int epochs, size_t kills, std::mt1
   const ProcessEnd ended = bench.train(flags);
   CAPTURE(kind.name);
   require_trained(ended);
-  CHECK_THAT(ended.out, ContainsSubstring(is_saved ? "resumes from step" : "it starts from"));
+  CHECK_THAT(ended.out,
+             ContainsSubstring(is_saved ? "resumes from step" : "it starts from the beginning"));
   CHECK(bench.losses() == whole.losses());
   CHECK(bench.tensors() == whole.tensors());
   CHECK(bench.result().at("train_loss") == whole.result().at("train_loss"));
