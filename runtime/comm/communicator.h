@@ -24,6 +24,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/check.h"
 #include "base/dtype.h"
 #include "base/fault.h"
 
@@ -49,6 +50,14 @@ struct GatherBuffer {
   int64_t numel = 0;
   DType dtype{};
 };
+
+/// Throws std::logic_error unless each of the ranks has an equal range of every buffer.
+inline void check_ranges(std::span<const GatherBuffer> buffers, int world_size) {
+  for (const GatherBuffer& buffer : buffers) {
+    check(buffer.numel >= 0 && buffer.numel % world_size == 0,
+          "all_gather: a buffer is not a multiple of the world size");
+  }
+}
 
 struct ReduceBuffers {
   const void* input = nullptr;  // [world_size x shard_numel]

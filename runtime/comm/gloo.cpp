@@ -260,10 +260,7 @@ Ticket GlooCommunicator::issue(Kind kind, const Operation& operation, Start star
 // size.
 Ticket GlooCommunicator::all_gather(const Operation& operation,
                                     std::span<const GatherBuffer> buffers) {
-  for (const GatherBuffer& buffer : buffers) {
-    check(buffer.numel % world_size() == 0,
-          "all_gather: a buffer is not a multiple of the world size");
-  }
+  check_ranges(buffers, world_size());
   return issue(Kind::plain, operation, [&](PendingOperation& pending) {
     for (const GatherBuffer& buffer : buffers) {
       const auto whole = borrow(buffer.data, buffer.numel, scalar_type(buffer.dtype));

@@ -23,8 +23,6 @@ size_t area_bytes_of(const LocalLayout& layout) {
 }
 
 size_t range_bytes(const GatherBuffer& buffer, int world_size) {
-  check(buffer.numel >= 0 && buffer.numel % world_size == 0,
-        "all_gather: a buffer is not a multiple of the world size");
   return static_cast<size_t>(buffer.numel / world_size * bytes_of(buffer.dtype));
 }
 
@@ -94,6 +92,7 @@ std::byte* LocalCommunicator::staging(Ticket ticket, int rank) const {
 
 Ticket LocalCommunicator::all_gather(const Operation& operation,
                                      std::span<const GatherBuffer> buffers) {
+  check_ranges(buffers, world_size());
   size_t staged_bytes = 0;
   for (const GatherBuffer& buffer : buffers) staged_bytes += range_bytes(buffer, world_size());
   PendingOperation& pending = begin(Kind::gather, operation, static_cast<int64_t>(staged_bytes));

@@ -258,10 +258,7 @@ Ticket NcclCommunicator::issue(const Operation& operation, Enqueue enqueue) {
 
 Ticket NcclCommunicator::all_gather(const Operation& operation,
                                     std::span<const GatherBuffer> buffers) {
-  for (const GatherBuffer& buffer : buffers) {
-    check(buffer.numel % world_size() == 0,
-          "all_gather: a buffer is not a multiple of the world size");
-  }
+  check_ranges(buffers, world_size());
   return issue(operation, [&](const NcclApi& api, NcclComm* comm) {
     return gather(api, comm, buffers, options_);
   });

@@ -45,12 +45,9 @@ StagedCommunicator::~StagedCommunicator() {
 
 Ticket StagedCommunicator::all_gather(const Operation& operation,
                                       std::span<const GatherBuffer> buffers) {
+  check_ranges(buffers, world_size());
   size_t bytes = 0;
-  for (const GatherBuffer& buffer : buffers) {
-    check(buffer.numel % world_size() == 0,
-          "all_gather: a buffer is not a multiple of the world size");
-    bytes += aligned(bytes_of(buffer.numel, buffer.dtype));
-  }
+  for (const GatherBuffer& buffer : buffers) bytes += aligned(bytes_of(buffer.numel, buffer.dtype));
   std::byte* at = stage(operation, bytes);
   staging_->gathers.assign(buffers.begin(), buffers.end());
   for (GatherBuffer& staged : staging_->gathers) {
