@@ -106,7 +106,7 @@ void write_lane(const PageLane& lane, std::ostream& out) {
     if (!text.empty()) out << fmt::format("<p class=\"{}\">{}</p>\n", kind, html_escaped(text));
   };
   out << fmt::format("<section class=\"lane\">\n<h2>{}</h2>\n", html_escaped(lane.name));
-  paragraph("strategy", lane.strategy);
+  paragraph("strategy", lane.run->strategy);
   paragraph("notice", info.header.notice);
   paragraph("doubt", doubt_of_lane(lane));
   out << fmt::format("<p class=\"peak\">peak of {} memory: <b>{}{}</b> ({} bytes), {}</p>\n",
@@ -125,7 +125,6 @@ void write_data(const PageLane& lane, std::ostream& out) {
 
 PageLane page_lane(const Run& run, const RankLane& rank, bool is_folded) {
   PageLane lane{.name = run.name,
-                .strategy = run.strategy,
                 .run = &run,
                 .rank = &rank,
                 .is_folded = is_folded,
@@ -146,11 +145,7 @@ std::vector<PageLane> page_lanes(const std::vector<Run>& runs, const ViewState& 
       if (is_shown) lanes.push_back(page_lane(run, run.ranks[rank], folds));
     }
     if (!run.plan) continue;
-    lanes.push_back({.name = run.plan_name,
-                     .strategy = run.strategy,
-                     .run = &run,
-                     .rank = &*run.plan,
-                     .is_folded = folds});
+    lanes.push_back({.name = run.plan_name, .run = &run, .rank = &*run.plan, .is_folded = folds});
   }
   return lanes;
 }

@@ -140,7 +140,7 @@ Json lane_json(const PageLane& lane, const PageLane& baseline) {
   return {
       {"name", lane.name},
       {"is_folded", lane.is_folded},
-      {"strategy", lane.strategy},
+      {"strategy", lane.run->strategy},
       {"rank", info.header.rank},
       {"ranks", info.header.world_size},
       {"space", to_string(info.space)},

@@ -15,7 +15,6 @@ namespace shardlens::viewer {
 /// A rank that a page shows.
 struct PageLane {
   std::string name;
-  std::string strategy;
   const Run* run = nullptr;
   const RankLane* rank = nullptr;
   bool is_folded = false;     // only name and peak are shown at first
