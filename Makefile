@@ -8,8 +8,7 @@ export SHARDLENS_DEPS
 export TORCH
 
 .PHONY: help demo programs check test test-sanitized build benchmarks tools wheel tarball gpu bench
-.PHONY: fuzz test-long test-wheels
-.PHONY: test-programs clean
+.PHONY: fuzz test-long test-wheels test-programs clean
 .NOTPARALLEL:
 
 help:

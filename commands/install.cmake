@@ -1,4 +1,4 @@
-# What is installed: the programs, what they load, and what a program with its own model links.
+# Installs the programs, what they load, and what a program with its own model links.
 # The top includes this after all folders. The same LibTorch serves both trees.
 include(CMakePackageConfigHelpers)
 set(home lib/shardlens)

@@ -1,4 +1,4 @@
-// What a test asks about a run in progress: how far it is, and what happened to it.
+// Tells tests about a run in progress: how far it is, and what happened to it.
 #pragma once
 
 #include <algorithm>

@@ -152,7 +152,7 @@ TEST_CASE("memory kept by every step except the first is a leak, and nothing els
   const RankLane rank = opened(tests::leaking_recording(6, kKept, 5 << 20));
   const AliveGraph graph =
       graph_of({&rank, rank.lane.changes() - 1}, std::nullopt, {.of = TreeContent::kept});
-  // Of the steps 0 to 5 the first is left out, and the last one is not over.
+  // Steps 0 to 5: the first is left out, and the last one is not over.
   CHECK(graph.total_bytes() == 4 * kKept);
   const auto rows = place_rows(graph, 0, PlaceSort::own, {});
   REQUIRE(rows.size() == 1);

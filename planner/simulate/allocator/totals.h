@@ -1,8 +1,7 @@
-// What the modelled allocator's blocks add up to. Its counters change with each request and must
+// The sums over the modelled allocator's blocks. Its counters change with each request and must
 // agree: AllocatorModel::check_totals() compares them at the ends of rounds.
 #pragma once
 
-#include <array>
 #include <cstdint>
 
 #include "planner/simulate/allocator/counters.h"
@@ -22,8 +21,6 @@ struct PoolTotals {
   int64_t requested_bytes = 0;
   int64_t listed_blocks = 0;  // free blocks, mapped or not, as their lists count them
   int64_t free_blocks = 0;    // the same, as counted by the blocks
-
-  bool operator==(const PoolTotals&) const = default;
 };
 
 struct AllocatorTotals {

@@ -49,7 +49,7 @@ struct Scenario {
   std::string settings;  // PYTORCH_CUDA_ALLOC_CONF
   int64_t capacity_bytes = 1200 * kMiB;
   tests::StormSettings storm = {};
-  // What must have happened for the comparison to count.
+  // The comparison only counts if all of these have happened.
   std::vector<int64_t StormCoverage::*> happens = {&StormCoverage::retries,
                                                    &StormCoverage::failures};
 };
