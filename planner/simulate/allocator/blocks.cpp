@@ -8,6 +8,7 @@ namespace shardlens::planner {
 
 AllocatorBlock* AllocatorModel::new_block(const Block& like, int64_t offset_bytes, int64_t bytes) {
   Block made{.segment = like.segment,
+             .segment_address = like.segment_address,
              .offset_bytes = offset_bytes,
              .bytes = bytes,
              .made = settings_.prefers_older_blocks ? ++made_blocks_ : 0,
@@ -90,7 +91,7 @@ std::vector<int64_t> AllocatorModel::state(
   std::ranges::sort(present, [](const Block* a, const Block* b) { return AddressOrder()(a, b); });
   std::vector<int64_t> state = {device_used_bytes_, outside_bytes_};
   for (const Block* block : present) {
-    // A segment's number matters only in that it says where the next segment begins.
+    // A segment's number and address matter only in that they say where the next segment begins.
     const bool begins_segment = block->previous == nullptr;
     const bool ages = collects_garbage() && block->is_free();
     state.insert(state.end(),

@@ -48,7 +48,7 @@ AllocatorBlock* AllocatorModel::find_room(const Request& request) {
 }
 
 AllocatorBlock* AllocatorModel::new_range(const Request& request) {
-  const Block origin{.segment = segments_++, .stream = request.stream, .pool = request.pool};
+  const Block origin = next_segment(request.stream, request.pool);
   Block* block = new_block(origin, 0, address_range_bytes(request.pool));
   block->is_mapped = false;
   insert_free(block);

@@ -25,20 +25,21 @@ struct AllocatorBlock;
 struct FreeKey {
   int64_t bytes = 0;
   int64_t made = 0;
-  uint32_t segment = 0;
+  uint64_t segment_address = 0;
   int64_t offset_bytes = 0;
   AllocatorBlock* block = nullptr;
 
   bool operator<(const FreeKey& other) const {
-    return std::tie(bytes, made, segment, offset_bytes) <
-           std::tie(other.bytes, other.made, other.segment, other.offset_bytes);
+    return std::tie(bytes, made, segment_address, offset_bytes) <
+           std::tie(other.bytes, other.made, other.segment_address, other.offset_bytes);
   }
 };
 
 struct AllocatorBlock {
   uint32_t id = 0;
   uint32_t segment = 0;
-  int64_t offset_bytes = 0;  // in the segment
+  uint64_t segment_address = 0;  // see [Note: what the order of addresses is]
+  int64_t offset_bytes = 0;      // in the segment
   int64_t bytes = 0;
   int64_t requested_bytes = 0;
   int64_t searches_when_freed = 0;  // of its pool
@@ -57,10 +58,11 @@ struct AllocatorBlock {
   bool is_free() const { return !is_allocated && pending_events == 0; }
 };
 
-/// Orders blocks by address: segments are given rising addresses, as on the null device.
+/// Orders blocks by address.
 struct AddressOrder {
   bool operator()(const AllocatorBlock* a, const AllocatorBlock* b) const {
-    return std::tie(a->segment, a->offset_bytes) < std::tie(b->segment, b->offset_bytes);
+    return std::tie(a->segment_address, a->offset_bytes) <
+           std::tie(b->segment_address, b->offset_bytes);
   }
 };
 
@@ -83,7 +85,8 @@ class FreeBlocks {
       check(unmapped_.insert(&block).second, "an unmapped block is free twice");
       return;
     }
-    const FreeKey key = {block.bytes, block.made, block.segment, block.offset_bytes, &block};
+    const FreeKey key = {block.bytes, block.made, block.segment_address, block.offset_bytes,
+                         &block};
     if (spare_.empty()) {
       const auto [place, is_new] = mapped_.insert(key);
       check(is_new, "a block is free twice");

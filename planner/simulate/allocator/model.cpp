@@ -89,6 +89,12 @@ void AllocatorModel::set_memory_fraction(double fraction) {
   }
 }
 
+void AllocatorModel::give_addresses(SegmentAddresses addresses) {
+  check(segments_ == 0, "segments have addresses before it is said how they are given");
+  addresses_ = std::move(addresses);
+  are_addresses_given_ = addresses_ != nullptr;
+}
+
 void AllocatorModel::reset_peaks() { counters_.for_each(&AllocatorStat::reset_peak); }
 
 void AllocatorModel::reset_accumulated() {
@@ -215,13 +221,19 @@ bool AllocatorModel::should_cut(const Block& block, const Request& request) cons
 
 /// Cuts a block in two; the request gets the low end.
 AllocatorBlock* AllocatorModel::cut(const Request& request, Block* block) {
-  check(block->bytes > request.bytes, "allocator: a cut leaves nothing over");
-  Block* given = new_block(*block, block->offset_bytes, request.bytes);
-  link(given, block->previous, block);
-  block->offset_bytes += request.bytes;
-  block->bytes -= request.bytes;
+  Block* given = split_low_end(block, request.bytes);
   insert_free(block);
   return given;
+}
+
+/// Makes a block of the low end of `block`, which keeps the rest.
+AllocatorBlock* AllocatorModel::split_low_end(Block* block, int64_t bytes) {
+  check(block->bytes > bytes, "allocator: a cut leaves nothing over");
+  Block* low = new_block(*block, block->offset_bytes, bytes);
+  link(low, block->previous, block);
+  block->offset_bytes += bytes;
+  block->bytes -= bytes;
+  return low;
 }
 
 Allocation AllocatorModel::give(const Request& request, Block* block, AllocationSource source) {

@@ -10,7 +10,9 @@
 // [Note: what the order of addresses is]
 // Among equally large free blocks the one with the lowest address is taken, or in versions that
 // prefer older blocks the one that was made first. A new segment lies above all earlier ones here,
-// as on the null device; a driver may reuse addresses that were freed.
+// as on the null device, unless give_addresses() says otherwise: a driver also gives lower
+// addresses, and reuses those that were freed. With the addresses that GPUs' drivers gave, the
+// model places all blocks of recorded histories as these GPUs did: tests/evidence.
 //
 // [Note: what the device has done]
 // A block that other streams used is kept, when freed, until those streams have passed their last
@@ -30,9 +32,11 @@
 #include <utility>
 #include <vector>
 
+#include "planner/simulate/allocator/addresses.h"
 #include "planner/simulate/allocator/counters.h"
 #include "planner/simulate/allocator/free_blocks.h"
 #include "planner/simulate/allocator/hashed_streams.h"
+#include "planner/simulate/allocator/layout.h"
 #include "planner/simulate/allocator/results.h"
 #include "planner/simulate/allocator/settings.h"
 #include "planner/simulate/allocator/totals.h"
@@ -62,6 +66,15 @@ class AllocatorModel {
   AllocatorModel(const AllocatorModel&) = delete;
   AllocatorModel& operator=(const AllocatorModel&) = delete;
 
+  /// Lets a function say where each new segment lies, before the first one is made.
+  void give_addresses(SegmentAddresses addresses);
+  /// Starts from what an allocator held, before the first request. Returns the blocks that are
+  /// held, in the order of the list; a caller frees them as its own. Segments are numbered in the
+  /// order of the list, too. Where older blocks are preferred, this also counts as the order in
+  /// which they were made. Throws std::invalid_argument, in one line, for a layout that no
+  /// allocator with these settings can have, and for expandable segments.
+  std::vector<BlockId> lay_out(const std::vector<SegmentLayout>& segments);
+
   /// Allocates `bytes` for use on `stream`. Throws std::invalid_argument outside 1 byte to 1 EiB;
   /// LibTorch makes no request for an empty tensor.
   AllocationResult allocate(int64_t bytes, StreamIndex stream);
@@ -84,8 +97,9 @@ class AllocatorModel {
   bool take_outside(int64_t bytes);
   void give_back_outside(int64_t bytes);
 
-  /// Returns everything that later answers depend on, except the segments' numbers, of which only
-  /// the order counts. Two models with equal states answer the same requests alike from then on.
+  /// Returns everything that later answers depend on, except the segments' numbers and addresses,
+  /// of which only the order counts. Two models with equal states answer the same requests alike
+  /// from then on, if new segments lie above all earlier ones.
   /// `purpose_of` says what a held block is for.
   std::vector<int64_t> state(const std::function<int64_t(BlockId)>& purpose_of) const;
 
@@ -135,6 +149,7 @@ class AllocatorModel {
   AllocationFailure out_of_memory(const Request& request, AllocationFailure failure);
   Allocation give(const Request& request, Block* block, AllocationSource source);
   Block* cut(const Request& request, Block* block);
+  Block* split_low_end(Block* block, int64_t bytes);
   bool should_cut(const Block& block, const Request& request) const;
   void count_cut(const Block& given, const Block* remainder, bool was_split);
   void count_given(const Block& block);
@@ -147,6 +162,8 @@ class AllocatorModel {
   // segments.cpp takes memory from the device and gives it back.
   Block* new_segment(const Request& request);
   Block* allocate_segment(const Request& request);
+  Block next_segment(StreamIndex stream, Pool pool);
+  Block* add_segment(const Block& origin, int64_t bytes);
   void release_segment(Block* block);
   bool release_oversize(const Request& request);
   void release_cache();
@@ -168,6 +185,9 @@ class AllocatorModel {
   int64_t page_bytes(Pool of) const;
   int64_t address_range_bytes(Pool of) const;
 
+  // layout.cpp lays out what was there before the first request.
+  void lay_out_blocks(Block* rest, const SegmentLayout& segment, std::vector<BlockId>& held);
+
   // blocks.cpp keeps the blocks and their places.
   Block* new_block(const Block& like, int64_t offset_bytes, int64_t bytes);
   void drop(Block* block);
@@ -179,6 +199,7 @@ class AllocatorModel {
   FreeBlocks& free_blocks(const Block& block) { return pool(block.pool).streams[block.stream]; }
   BlockPool& pool(Pool of) { return pools_[static_cast<size_t>(of)]; }
   const BlockPool& pool(Pool of) const { return pools_[static_cast<size_t>(of)]; }
+  void check_addresses() const;
   void tell(AllocatorEventKind kind, const Block& block, int64_t offset_bytes, int64_t bytes,
             bool is_split = false);
 
@@ -200,7 +221,10 @@ class AllocatorModel {
   std::deque<Block> blocks_;               // by BlockId
   std::vector<Block*> dropped_;            // of blocks_, to be used again
   int64_t made_blocks_ = 0;
-  SegmentIndex segments_ = 0;  // made so far
+  SegmentIndex segments_ = 0;     // made so far
+  SegmentAddresses addresses_;    // empty: rising ones
+  uint64_t highest_address_ = 0;  // of all segments so far
+  bool are_addresses_given_ = false;
 
   std::unordered_map<BlockId, HashedStreams> uses_;  // on other streams, of allocated blocks
   HashedStreams pending_streams_;                    // which have events

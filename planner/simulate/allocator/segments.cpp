@@ -60,10 +60,24 @@ AllocatorBlock* AllocatorModel::new_segment(const Request& request) {
   return settings_.expandable_segments ? grow_segment(request) : allocate_segment(request);
 }
 
+/// Returns a block without size at the start of the next segment.
+AllocatorBlock AllocatorModel::next_segment(StreamIndex stream, Pool pool) {
+  const SegmentIndex segment = segments_++;
+  const uint64_t address = addresses_ ? addresses_(segment) : highest_address_ + 1;
+  check(address < UINT64_MAX, "allocator: a segment ends above the highest address");
+  highest_address_ = std::max(highest_address_, address);
+  return {.segment = segment, .segment_address = address, .stream = stream, .pool = pool};
+}
+
 AllocatorBlock* AllocatorModel::allocate_segment(const Request& request) {
-  const int64_t bytes = request.segment_bytes;
+  if (device_bytes_of(request.segment_bytes) > device_free_bytes()) return nullptr;
+  return add_segment(next_segment(request.stream, request.pool), request.segment_bytes);
+}
+
+/// Returns the new segment as one block, which is in no list; nullptr if the device has too little
+/// memory.
+AllocatorBlock* AllocatorModel::add_segment(const Block& origin, int64_t bytes) {
   if (!take_memory(bytes)) return nullptr;
-  const Block origin{.segment = segments_++, .stream = request.stream, .pool = request.pool};
   Block* block = new_block(origin, 0, bytes);
   count(block->pool, [&](PoolCounters& counters) {
     counters.segments.increase(1);

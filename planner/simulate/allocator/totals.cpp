@@ -1,5 +1,6 @@
 #include "planner/simulate/allocator/totals.h"
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -129,7 +130,17 @@ AllocatorTotals AllocatorModel::totals() const {
   return totals;
 }
 
+void AllocatorModel::check_addresses() const {
+  std::set<uint64_t> addresses;
+  for (const Block* block : present_blocks()) {
+    if (block->previous != nullptr) continue;
+    check(addresses.insert(block->segment_address).second,
+          "allocator: two segments were given one address");
+  }
+}
+
 void AllocatorModel::check_totals() const {
+  if (are_addresses_given_) check_addresses();
   const AllocatorTotals sums = totals();
   check_agree(counters_, sums);
   check(device_used_bytes_ == sums.device_bytes + outside_used_bytes_,
