@@ -1,7 +1,10 @@
 #include "planner/simulate/allocator/replay.h"
 
 #include <algorithm>
+#include <stdexcept>
+#include <string>
 #include <unordered_map>
+#include <utility>
 #include <variant>
 
 #include "base/check.h"
@@ -11,38 +14,100 @@ namespace shardlens::planner {
 using profiler::Event;
 using profiler::EventKind;
 
-Replay::Replay(const std::vector<Event>& events) {
+namespace {
+
+AllocatorHistory history_of(const std::vector<Event>& events) {
+  AllocatorHistory history;
+  uint32_t blocks = 0;
   std::unordered_map<uint64_t, uint32_t> live;  // blocks by address
   for (size_t i = 0; i < events.size(); ++i) {
     const Event& event = events[i];
     if (event.space != profiler::Space::device) continue;
+    AllocatorRequest request{.event = static_cast<uint32_t>(i)};
     if (event.kind == EventKind::alloc) {
       check(event.value > 0, "a timeline has an allocation of nothing");
-      live[event.address] = blocks_;
-      requests_.push_back({event.value, blocks_++, static_cast<uint32_t>(i), event.stream});
-      streams_ = std::max<size_t>(streams_, event.stream + size_t{1});
+      live[event.address] = request.block = blocks++;
+      request.bytes = event.value;
+      request.stream = event.stream;
     } else if (event.kind == EventKind::free) {
-      requests_.push_back({0, live.at(event.address), static_cast<uint32_t>(i), 0});
-    }
-  }
-}
-
-ReplayResult Replay::run(const AllocatorSettings& settings) const {
-  AllocatorModel allocator(settings, default_and_pool_streams(streams_));
-  std::vector<BlockId> blocks(blocks_);
-  ReplayResult result;
-  for (const Request& request : requests_) {
-    if (request.bytes == 0) {
-      allocator.free(blocks[request.block]);
+      request.block = live.at(event.address);
+      request.kind = AllocatorRequestKind::free;
+    } else {
       continue;
     }
-    const AllocationResult given = allocator.allocate(request.bytes, request.stream);
-    if (const auto* allocation = std::get_if<Allocation>(&given)) {
-      blocks[request.block] = allocation->block;
-    } else {
-      result.failed_event = request.event;
-      break;
+    history.requests.push_back(request);
+  }
+  return history;
+}
+
+uint32_t held_blocks(const std::vector<SegmentLayout>& segments) {
+  uint32_t held = 0;
+  for (const SegmentLayout& segment : segments) {
+    held += static_cast<uint32_t>(std::ranges::count_if(segment.blocks, &BlockLayout::is_held));
+  }
+  return held;
+}
+
+}  // namespace
+
+Replay::Replay(const std::vector<Event>& events) : Replay(history_of(events)) {}
+
+Replay::Replay(AllocatorHistory history)
+    : history_(std::move(history)), blocks_(held_blocks(history_.start)) {
+  std::vector<bool> is_held(blocks_, true);
+  for (const SegmentLayout& segment : history_.start) {
+    streams_ = std::max<size_t>(streams_, segment.stream + size_t{1});
+  }
+  for (const AllocatorRequest& request : history_.requests) {
+    if (request.kind == AllocatorRequestKind::empty_cache) continue;
+    const bool allocates = request.kind == AllocatorRequestKind::allocate;
+    if (allocates ? request.block != is_held.size()
+                  : request.block >= is_held.size() || !is_held[request.block]) {
+      throw std::invalid_argument("a request of block " + std::to_string(request.block) +
+                                  ": blocks are counted as they come, and freed once");
     }
+    if (allocates) is_held.push_back(true);
+    if (!allocates) is_held[request.block] = false;
+    streams_ = std::max<size_t>(streams_, request.stream + size_t{1});
+  }
+  blocks_ = static_cast<uint32_t>(is_held.size());
+}
+
+/// Returns false if the request found no memory.
+bool Replay::send(AllocatorModel& allocator, const AllocatorRequest& request,
+                  std::vector<BlockId>& blocks) const {
+  if (request.kind == AllocatorRequestKind::free) {
+    allocator.free(blocks[request.block]);
+    return true;
+  }
+  if (request.kind == AllocatorRequestKind::empty_cache) {
+    allocator.empty_cache();
+    return true;
+  }
+  const AllocationResult given = allocator.allocate(request.bytes, request.stream);
+  const auto* allocation = std::get_if<Allocation>(&given);
+  if (allocation != nullptr) blocks[request.block] = allocation->block;
+  return allocation != nullptr;
+}
+
+ReplayResult Replay::run(const AllocatorSettings& settings,
+                         const SegmentAddresses& addresses) const {
+  AllocatorModel allocator(settings, default_and_pool_streams(streams_));
+  allocator.give_addresses(addresses);
+  std::vector<BlockId> blocks;
+  if (!history_.start.empty()) {
+    std::vector<SegmentLayout> start = history_.start;
+    for (size_t i = 0; addresses && i < start.size(); ++i) {
+      start[i].address = addresses(static_cast<SegmentIndex>(i));
+    }
+    blocks = allocator.lay_out(start);
+  }
+  blocks.resize(blocks_);
+  ReplayResult result;
+  for (const AllocatorRequest& request : history_.requests) {
+    if (send(allocator, request, blocks)) continue;
+    result.failed_event = request.event;
+    break;
   }
   allocator.check_totals();
   result.retries = allocator.counters().alloc_retries;

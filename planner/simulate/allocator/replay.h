@@ -1,6 +1,6 @@
-// Sends the requests of a simulated rank once more through a fresh model of the allocator, to learn
-// how they fare on a device with less memory or with other settings. A replay takes a tenth of the
-// time of a simulation.
+// Sends requests once more through a fresh model of the allocator, to learn how they fare on a
+// device with less memory, with other settings, or with segments at other addresses. A replay of a
+// simulated rank takes a tenth of the time of the simulation.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,22 @@
 #include "profiler/recording/profile.h"
 
 namespace shardlens::planner {
+
+enum class AllocatorRequestKind : uint8_t { allocate, free, empty_cache };
+
+struct AllocatorRequest {
+  int64_t bytes = 0;   // to allocate
+  uint32_t block = 0;  // counts the blocks held at the start, then allocations
+  uint32_t event = 0;  // where the request came from, for ReplayResult
+  StreamIndex stream = 0;
+  AllocatorRequestKind kind = AllocatorRequestKind::allocate;
+};
+
+/// The requests of a program, and what its allocator held before the first of them.
+struct AllocatorHistory {
+  std::vector<SegmentLayout> start{};
+  std::vector<AllocatorRequest> requests{};
+};
 
 struct ReplayResult {
   int64_t peak_reserved_bytes = 0;
@@ -23,8 +39,12 @@ class Replay {
  public:
   /// Keeps the requests that `events` make in space `device`.
   explicit Replay(const std::vector<profiler::Event>& events);
+  /// Throws std::invalid_argument unless each request's block is the next one or, to be freed, one
+  /// that is held.
+  explicit Replay(AllocatorHistory history);
 
-  ReplayResult run(const AllocatorSettings& settings) const;
+  /// Replaces the addresses of the start, too, if there are others.
+  ReplayResult run(const AllocatorSettings& settings, const SegmentAddresses& addresses = {}) const;
 
   /// Returns the least capacity with which no request fails, in whole pages of 2 MiB; with a page
   /// less the run does not fit. It is found by halving between `allocated_bytes` and
@@ -33,13 +53,10 @@ class Replay {
                                int64_t reserved_bytes) const;
 
  private:
-  struct Request {
-    int64_t bytes = 0;   // 0: a free
-    uint32_t block = 0;  // counts allocations
-    uint32_t event = 0;
-    StreamIndex stream = 0;
-  };
-  std::vector<Request> requests_;
+  bool send(AllocatorModel& allocator, const AllocatorRequest& request,
+            std::vector<BlockId>& blocks) const;
+
+  AllocatorHistory history_;
   uint32_t blocks_ = 0;
   size_t streams_ = 1;
 };
