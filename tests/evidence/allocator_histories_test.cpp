@@ -1,0 +1,84 @@
+// Compares AllocatorModel with PyTorch's allocator on real GPUs, event by event. docs/evidence.md
+// says what the histories are and has the table that is printed here.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "planner/simulate/allocator/reserved_band.h"
+#include "tests/evidence/gpu_history.h"
+#include "tests/evidence/gpu_replay.h"
+
+using namespace shardlens;
+using namespace shardlens::tests;
+
+namespace {
+
+std::vector<GpuHistory> histories() {
+  const std::optional<std::filesystem::path> folder = evidence_folder();
+  if (!folder) SKIP("no ../shared/evidence beside the repository: see docs/evidence.md");
+  return read_gpu_histories(*folder / "allocator");
+}
+
+void check_equal(const Comparison& seen) {
+  CHECK(seen.placed_alike == seen.allocations);
+  CHECK(seen.segments_alike == seen.segments);
+  CHECK(seen.model_segments == seen.segments);
+  CHECK(seen.model_freed_segments == seen.freed_segments);
+  CHECK(seen.releases_alike == seen.releases);
+  CHECK(seen.model_retries == seen.retries);
+  CHECK(seen.failures_alike == seen.failures);
+  CHECK(seen.reserved_unlike == 0);
+  CHECK(seen.model_reserved_bytes == seen.reserved_bytes);
+  CHECK(seen.ends_alike);
+}
+
+bool has_failure(const GpuHistory& history) {
+  return std::ranges::count(history.events, GpuEventKind::oom, &GpuEvent::kind) > 0;
+}
+
+void print(const GpuHistory& history, const Comparison& seen, const Comparison& rising) {
+  fmt::print("{:20} {:24} {:19} {:5} of {:5} {:7} {:4} of {:4} {:3} of {:2} {:14} {:+}\n",
+             history.file.substr(0, history.file.find('.')), history.gpu, history.torch,
+             seen.placed_alike, seen.allocations, rising.placed_alike, seen.segments_alike,
+             seen.segments, seen.model_retries, seen.retries, seen.model_reserved_bytes,
+             rising.model_reserved_bytes - seen.reserved_bytes);
+}
+
+}  // namespace
+
+TEST_CASE("evidence: the model places all blocks where the allocators of real GPUs did") {
+  const std::vector<GpuHistory> all = histories();
+  CHECK(all.size() == 28);
+  fmt::print("{:20} {:24} {:19} {:14} {:7} {:12} {:9} {:14} {}\n", "history", "GPU", "PyTorch",
+             "placed alike", "rising", "segments", "retries", "reserved", "rising");
+  int64_t allocations = 0;
+  int64_t rising_alike = 0;
+  for (const GpuHistory& history : all) {
+    INFO(history.file);
+    const Comparison seen = GpuReplay(history, true).run();
+    const Comparison rising = GpuReplay(history, false).run();
+    check_equal(seen);
+    print(history, seen, rising);
+    allocations += seen.allocations;
+    rising_alike += rising.placed_alike;
+  }
+  fmt::print("all: {} allocations; with rising addresses {} placed alike\n", allocations,
+             rising_alike);
+}
+
+TEST_CASE("evidence: what real GPUs reserved lies in the band over orders of addresses") {
+  for (const GpuHistory& history : histories()) {
+    INFO(history.file);
+    const planner::Replay replay(requests_of(history));
+    const planner::ReservedBand band = planner::reserved_over_orders(replay, settings_of(history));
+    const int64_t reserved_bytes = GpuReplay(history, true).run().reserved_bytes;
+    CHECK(band.least_bytes <= reserved_bytes);
+    CHECK(band.most_bytes >= reserved_bytes);
+    // Where the GPU ran out of memory, other addresses could have left room.
+    CHECK((band.failed_orders > 0) == has_failure(history));
+  }
+}

@@ -1,0 +1,60 @@
+// Histories of PyTorch's caching allocator on real GPUs, which other people have published: the
+// segments and blocks that stood when a history began, then each event with the address that the
+// GPU's driver gave. The files lie in a folder beside the repository.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/simulate/allocator/layout.h"
+#include "planner/simulate/allocator/replay.h"
+
+namespace shardlens::tests {
+
+enum class GpuEventKind : uint8_t {
+  alloc,
+  free_requested,
+  free_completed,
+  segment_alloc,
+  segment_free,        // to make room for a request
+  segment_free_cache,  // by torch.cuda.empty_cache()
+  oom,
+};
+
+struct GpuEvent {
+  GpuEventKind kind = GpuEventKind::alloc;
+  uint64_t address = 0;  // oom: the bytes that the device had free
+  int64_t bytes = 0;
+  planner::StreamIndex stream = 0;
+};
+
+struct GpuHistory {
+  std::string file;
+  std::string gpu;
+  std::string torch;
+  int64_t capacity_bytes = planner::kUnlimitedBytes;  // of the GPU, where it ran full
+  size_t streams = 1;
+  std::vector<planner::SegmentLayout> start{};
+  std::vector<uint64_t> held{};  // the addresses of the blocks held at the start
+  std::vector<GpuEvent> events{};
+  std::map<uint64_t, int64_t> last_segments{};  // bytes by address, at the end
+};
+
+/// Returns the folder of the evidence: $SHARDLENS_EVIDENCE or ../shared/evidence beside the
+/// repository; nothing if there is none.
+std::optional<std::filesystem::path> evidence_folder();
+
+/// Reads the histories that index.jsonl in `folder` names. Throws std::runtime_error for damage.
+std::vector<GpuHistory> read_gpu_histories(const std::filesystem::path& folder);
+
+/// Returns the history as requests without addresses, including those that found no memory.
+planner::AllocatorHistory requests_of(const GpuHistory& history);
+
+/// Returns the settings of the allocator that made the history.
+planner::AllocatorSettings settings_of(const GpuHistory& history);
+
+}  // namespace shardlens::tests
