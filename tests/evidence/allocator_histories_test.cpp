@@ -41,7 +41,7 @@ bool has_failure(const GpuHistory& history) {
 }
 
 void print(const GpuHistory& history, const Comparison& seen, const Comparison& rising) {
-  fmt::print("{:20} {:24} {:19} {:5} of {:5} {:7} {:4} of {:4} {:3} of {:2} {:14} {:+}\n",
+  fmt::print("{:12} {:28} {:20} {:5} of {:5} {:7} {:4} of {:4} {:3} of {:2} {:14} {:+}\n",
              history.file.substr(0, history.file.find('.')), history.gpu, history.torch,
              seen.placed_alike, seen.allocations, rising.placed_alike, seen.segments_alike,
              seen.segments, seen.model_retries, seen.retries, seen.model_reserved_bytes,
@@ -53,7 +53,7 @@ void print(const GpuHistory& history, const Comparison& seen, const Comparison& 
 TEST_CASE("evidence: the model places all blocks where the allocators of real GPUs did") {
   const std::vector<GpuHistory> all = histories();
   CHECK(all.size() == 28);
-  fmt::print("{:20} {:24} {:19} {:14} {:7} {:12} {:9} {:14} {}\n", "history", "GPU", "PyTorch",
+  fmt::print("{:12} {:28} {:20} {:14} {:7} {:12} {:9} {:14} {}\n", "history", "GPU", "PyTorch",
              "placed alike", "rising", "segments", "retries", "reserved", "rising");
   int64_t allocations = 0;
   int64_t rising_alike = 0;
