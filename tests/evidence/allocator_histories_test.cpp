@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "planner/simulate/allocator/reserved_band.h"
+#include "planner/simulate/allocator/peak_bands.h"
 #include "tests/evidence/gpu_history.h"
 #include "tests/evidence/gpu_replay.h"
 
@@ -17,6 +17,9 @@ using namespace shardlens::tests;
 
 namespace {
 
+const std::filesystem::path kOwnFolder = SHARDLENS_SOURCE_DIR "/tests/fixtures/gpu/h100";
+
+/// Those that other people have published.
 std::vector<GpuHistory> histories() {
   const std::optional<std::filesystem::path> folder = evidence_folder();
   if (!folder) SKIP("no ../shared/evidence beside the repository: see docs/evidence.md");
@@ -70,15 +73,25 @@ TEST_CASE("evidence: the model places all blocks where the allocators of real GP
              rising_alike);
 }
 
+TEST_CASE("the model places all blocks where our own H100 did") {
+  for (const GpuHistory& history : read_gpu_histories(kOwnFolder / "allocator")) {
+    if (history.has_private_pools) continue;
+    INFO(history.file);
+    const Comparison seen = GpuReplay(history, true).run();
+    print(history, seen, GpuReplay(history, false).run());
+    check_equal(seen);
+  }
+}
+
 TEST_CASE("evidence: what real GPUs reserved lies in the band over orders of addresses") {
   for (const GpuHistory& history : histories()) {
     INFO(history.file);
     const planner::Replay replay(requests_of(history));
-    const planner::ReservedBand band = planner::reserved_over_orders(replay, settings_of(history));
+    const planner::PeakBands bands = planner::peaks_over_orders(replay, history.settings);
     const int64_t reserved_bytes = GpuReplay(history, true).run().reserved_bytes;
-    CHECK(band.least_bytes <= reserved_bytes);
-    CHECK(band.most_bytes >= reserved_bytes);
+    CHECK(bands.reserved.least_bytes <= reserved_bytes);
+    CHECK(bands.reserved.most_bytes >= reserved_bytes);
     // Where the GPU ran out of memory, other addresses could have left room.
-    CHECK((band.failed_orders > 0) == has_failure(history));
+    CHECK((bands.failed_orders > 0) == has_failure(history));
   }
 }

@@ -24,6 +24,9 @@ const std::map<std::string, GpuEventKind> kKinds = {
     {"segment_alloc", GpuEventKind::segment_alloc},
     {"segment_free", GpuEventKind::segment_free},
     {"segment_free_cache", GpuEventKind::segment_free_cache},
+    {"segment_map", GpuEventKind::segment_map},
+    {"segment_unmap", GpuEventKind::segment_unmap},
+    {"segment_unmap_cache", GpuEventKind::segment_unmap_cache},
     {"oom", GpuEventKind::oom},
 };
 
@@ -66,6 +69,14 @@ void read_text(std::istream& in, GpuHistory& history) {
   for (int64_t bytes = 0; in >> address >> bytes;) history.last_segments[address] = bytes;
 }
 
+planner::AllocatorSettings settings_of(const nlohmann::json& row) {
+  const std::string text = row.value("settings", "");
+  planner::AllocatorSettings settings = planner::parse_allocator_settings(text);
+  if (!row.at("capacity_bytes").is_null()) settings.capacity_bytes = row.at("capacity_bytes");
+  settings.prefers_older_blocks = false;  // no history is of 2.12, which takes the oldest
+  return settings;
+}
+
 }  // namespace
 
 std::optional<std::filesystem::path> evidence_folder() {
@@ -82,7 +93,9 @@ std::vector<GpuHistory> read_gpu_histories(const std::filesystem::path& folder) 
   for (std::string line; std::getline(index, line);) {
     const nlohmann::json row = nlohmann::json::parse(line);
     GpuHistory history{.file = row.at("file"), .gpu = row.at("gpu"), .torch = row.at("torch")};
-    if (!row.at("capacity_bytes").is_null()) history.capacity_bytes = row.at("capacity_bytes");
+    history.settings = settings_of(row);
+    if (row.contains("alloc_retries")) history.alloc_retries = row.at("alloc_retries");
+    history.has_private_pools = row.value("has_private_pools", false);
     std::istringstream text(read_gzip_file(folder / history.file));
     read_text(text, history);
     histories.push_back(std::move(history));
@@ -106,7 +119,7 @@ planner::AllocatorHistory requests_of(const GpuHistory& history) {
     } else if (event.kind == GpuEventKind::free_completed) {
       request.kind = AllocatorRequestKind::free;
       request.block = live.at(event.address);
-    } else if (event.kind == GpuEventKind::segment_free_cache && before != event.kind) {
+    } else if (is_emptied_cache(event.kind) && before != event.kind) {
       request.kind = AllocatorRequestKind::empty_cache;
     } else {
       continue;
@@ -116,9 +129,8 @@ planner::AllocatorHistory requests_of(const GpuHistory& history) {
   return requests;
 }
 
-planner::AllocatorSettings settings_of(const GpuHistory& history) {
-  // No history is of 2.12, which takes the oldest of equal blocks.
-  return {.capacity_bytes = history.capacity_bytes, .prefers_older_blocks = false};
+bool is_emptied_cache(GpuEventKind kind) {
+  return kind == GpuEventKind::segment_free_cache || kind == GpuEventKind::segment_unmap_cache;
 }
 
 }  // namespace shardlens::tests

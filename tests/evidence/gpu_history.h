@@ -1,6 +1,7 @@
-// Histories of PyTorch's caching allocator on real GPUs, which other people have published: the
-// segments and blocks that stood when a history began, then each event with the address that the
-// GPU's driver gave. The files lie in a folder beside the repository.
+// Histories of PyTorch's caching allocator on real GPUs: the segments and blocks that stood when a
+// history began, then each event with the address that the GPU's driver gave. Those that other
+// people have published lie in a folder beside the repository; those of tests/gpu/run.sh in
+// tests/fixtures/gpu.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +13,7 @@
 
 #include "planner/simulate/allocator/layout.h"
 #include "planner/simulate/allocator/replay.h"
+#include "planner/simulate/allocator/settings.h"
 
 namespace shardlens::tests {
 
@@ -22,6 +24,9 @@ enum class GpuEventKind : uint8_t {
   segment_alloc,
   segment_free,        // to make room for a request
   segment_free_cache,  // by torch.cuda.empty_cache()
+  segment_map,         // a page or more of an expandable segment
+  segment_unmap,
+  segment_unmap_cache,
   oom,
 };
 
@@ -36,7 +41,9 @@ struct GpuHistory {
   std::string file;
   std::string gpu;
   std::string torch;
-  int64_t capacity_bytes = planner::kUnlimitedBytes;  // of the GPU, where it ran full
+  planner::AllocatorSettings settings{};   // its capacity is unlimited unless the GPU ran full
+  bool has_private_pools = false;          // of CUDA graphs, which the model does not have
+  std::optional<int64_t> alloc_retries{};  // as PyTorch counted them, with those of failures
   size_t streams = 1;
   std::vector<planner::SegmentLayout> start{};
   std::vector<uint64_t> held{};  // the addresses of the blocks held at the start
@@ -51,10 +58,10 @@ std::optional<std::filesystem::path> evidence_folder();
 /// Reads the histories that index.jsonl in `folder` names. Throws std::runtime_error for damage.
 std::vector<GpuHistory> read_gpu_histories(const std::filesystem::path& folder);
 
+/// Returns whether the event gives memory back by torch.cuda.empty_cache().
+bool is_emptied_cache(GpuEventKind kind);
+
 /// Returns the history as requests without addresses, including those that found no memory.
 planner::AllocatorHistory requests_of(const GpuHistory& history);
-
-/// Returns the settings of the allocator that made the history.
-planner::AllocatorSettings settings_of(const GpuHistory& history);
 
 }  // namespace shardlens::tests

@@ -42,8 +42,14 @@ class GpuReplay {
 
  private:
   struct Segment {
-    int64_t bytes = 0;
+    int64_t bytes = 0;                             // mapped, of an expandable segment
     std::optional<planner::SegmentIndex> model{};  // the same one there
+  };
+  /// A segment that was taken, or pages that were mapped.
+  struct Taken {
+    uint64_t segment = 0;  // its address on the GPU
+    uint64_t offset = 0;   // of the pages
+    int64_t bytes = 0;
   };
 
   size_t apply(size_t index);
@@ -51,12 +57,14 @@ class GpuReplay {
   void fail(const GpuEvent& event);
   void free(uint64_t address);
   size_t empty_cache(size_t index);
-  void take_segment(const GpuEvent& event);
-  void drop_segment(uint64_t address);
-  void compare_segment(const planner::Allocation& given);
+  void take(const GpuEvent& event);
+  void give_back(const GpuEvent& event);
+  uint64_t range_of(uint64_t address);
+  void compare_taken();
   void compare_place(const GpuEvent& event, const planner::Allocation& given);
   void compare_release();
   void finish();
+  std::map<uint64_t, int64_t> last_segments();
 
   const GpuHistory& history_;
   planner::AllocatorModel model_;
@@ -67,8 +75,8 @@ class GpuReplay {
   int64_t reserved_bytes_ = 0;                                     // on the GPU
 
   // What happened since the last request: on the GPU, and in the model.
-  std::vector<uint64_t> taken_;
-  std::vector<uint64_t> freed_;
+  std::vector<Taken> taken_;
+  std::vector<uint64_t> freed_;  // addresses
   std::vector<planner::AllocatorEvent> model_taken_;
   std::vector<uint64_t> model_freed_;
 };

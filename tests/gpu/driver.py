@@ -38,7 +38,7 @@ def parse():
         "phases",
         nargs="*",
         metavar="PHASE",
-        help=f"1 to 7, or {', '.join(PHASES)}; " "default: all that are not done",
+        help=f"1 to 9, or {', '.join(PHASES)}; " "default: all that are not done",
     )
     parser.add_argument(
         "--out",
@@ -67,7 +67,7 @@ def phase_named(parser, word):
     if word.isdigit() and 1 <= int(word) <= len(names):
         return names[int(word) - 1]
     if word not in names:
-        parser.error(f"{word}: no phase has that name; give 1 to 7 or one of {', '.join(names)}")
+        parser.error(f"{word}: no phase has that name; give 1 to 9 or one of {', '.join(names)}")
     return word
 
 
@@ -139,7 +139,7 @@ def run_phase(options, machine, phase):
 
 def copy_earlier(options):
     """Copies earlier results into a folder that does not have them yet."""
-    for path in options.out.glob("[1-7]-*.json"):
+    for path in options.out.glob("[1-9]-*.json"):
         copy = options.copy / path.name
         if not copy.exists():
             results.write(copy, path.read_text())

@@ -23,7 +23,7 @@ ACCELERATE = [
     "1",
 ]
 NEEDS = {"trainer.py": "transformers", "lit.py": "lightning"}
-MOST_LANES = 3
+MOST_LANES = 5
 RECORD_LIMIT_S = 100
 GRID_LIMIT_S = 150
 
@@ -174,7 +174,7 @@ def differs(row, expected):
 
 
 def steps(machine):
-    lanes = max(1, min(MOST_LANES, (os.cpu_count() or 1) // 4))
+    lanes = max(1, min(MOST_LANES, (os.cpu_count() or 1) // 3))
     names = FEW if machine.few else list(PROGRAMS)
     found = [
         Step(name, lambda folder, name=name: compare(machine, folder, name), lanes)

@@ -33,7 +33,7 @@ FEW = [
     ("offloaded", "fp32", "transformer"),
     ("hsdp", "fp16", "vit-tutorial"),
 ]
-MOST_LANES = 4  # the models of this many lanes fit an H100 together
+MOST_LANES = 6  # the models of this many lanes fit an H100 together
 
 
 def cases(few):
@@ -112,7 +112,7 @@ def ranks_of_one_gpu(machine, folder, workers):
 
 
 def steps(machine):
-    lanes = max(1, min(MOST_LANES, (os.cpu_count() or 1) // 4))
+    lanes = max(1, min(MOST_LANES, (os.cpu_count() or 1) // 2))
     found = [
         Step(" ".join(case), lambda _, case=case: compare(machine, flags_of(*case)), lanes)
         for case in cases(machine.few)

@@ -156,7 +156,8 @@ def steps(machine):
     models = FEW if machine.few else MODELS
     ways = FEW_WAYS if machine.few else WAYS
     dtypes = DTYPES[:1] if machine.few else DTYPES
-    found = [
+    found = [Step("kernels and copies", lambda _: kernels(machine))]
+    found += [
         Step(
             f"ours {model} {dtype}",
             lambda folder, model=model, dtype=dtype: ours(machine, folder, model, dtype),
@@ -164,7 +165,6 @@ def steps(machine):
         for dtype in dtypes
         for model in models
     ]
-    found.append(Step("kernels and copies", lambda _: kernels(machine)))
     found.append(Step("the recorder's cost", lambda folder: recorder_cost(machine, folder)))
     return found + [
         Step(

@@ -9,4 +9,6 @@ PHASES = {
     "numerics": "losses beside the CPU's and PyTorch's",
     "time": "steps, launches and kernels by the clock",
     "survival": "what is left after kills, full memory and lost ranks",
+    "histories": "what PyTorch's own memory history says of programs",
+    "peaks": "full memory, peaks and times of many programs, profiler traces",
 }

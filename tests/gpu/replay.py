@@ -3,9 +3,9 @@
     replay.py FOLDER [--rehearsed]
 
 FOLDER has what run.sh gave back, in folders of any depth: the steps of 2-sequences.json and
-3-programs.json that were the same there must be the same here and now. Python programs are replayed
-if this Python has PyTorch. Exit code 77 says that FOLDER has no such file. Recordings of a null
-device are refused, except with --rehearsed."""
+3-programs.json that were the same there must be the same here and now. Each needs the PyTorch that it
+was recorded with: 2-sequences.json in the build, 3-programs.json in this Python. Exit code 77 says
+that FOLDER has no such file. Recordings of a null device are refused, except with --rehearsed."""
 
 import argparse
 import os
@@ -56,11 +56,25 @@ def of_ranks(flags, device, folder):
     ]
 
 
-def of_program(words, device, folder):
+def programs():
     try:
         import phase_programs  # ends this Python where none has PyTorch
     except SystemExit:
         raise results.NotChecked("no Python here has PyTorch") from None
+    return phase_programs
+
+
+def torch_here(phase):
+    """Returns the version of PyTorch with which this phase would be replayed."""
+    if phase["phase"] == "sequences":
+        return start([SHARDLENS, "--version"]).split("PyTorch ")[1].split(",")[0]
+    python = programs().gpu_cases.PYTHON
+    ask = "from importlib.metadata import version; print(version('torch'))"
+    return start([python, "-c", ask]).strip()
+
+
+def of_program(words, device, folder):
+    phase_programs = programs()
     python = phase_programs.gpu_cases.PYTHON
     phase_programs.check_modules(words, python)
     env = os.environ | phase_programs.gpu_cases.ALONE
@@ -107,6 +121,10 @@ def steps_of(path, is_rehearsed):
 def replay_file(path, is_rehearsed):
     """Returns how many steps were replayed, and how many of them were not the same."""
     phase, steps = steps_of(path, is_rehearsed)
+    recorded, here = phase["torch"], torch_here(phase)
+    if recorded.split("+")[0] != here.split("+")[0]:
+        print(f"skipped {path.name}: recorded with PyTorch {recorded}, but {here} is here")
+        return 0, 0
     failed = 0
     for step in steps:
         try:
@@ -137,7 +155,9 @@ def main():
         return 2
     replayed_, failed = (sum(column) for column in zip(*counts))
     print(f"{replayed_} sequences, {failed} failed")
-    return 1 if failed or replayed_ == 0 else 0
+    if replayed_ == 0:
+        return NOTHING_THERE
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

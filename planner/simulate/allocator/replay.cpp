@@ -111,6 +111,7 @@ ReplayResult Replay::run(const AllocatorSettings& settings,
   }
   allocator.check_totals();
   result.retries = allocator.counters().alloc_retries;
+  result.peak_allocated_bytes = allocator.counters().all.allocated_bytes.peak;
   result.peak_reserved_bytes = allocator.counters().all.reserved_bytes.peak;
   return result;
 }

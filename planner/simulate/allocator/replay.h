@@ -29,6 +29,7 @@ struct AllocatorHistory {
 };
 
 struct ReplayResult {
+  int64_t peak_allocated_bytes = 0;
   int64_t peak_reserved_bytes = 0;
   int64_t retries = 0;
   /// The index of the event that found no memory; nothing: all requests were served.

@@ -1,4 +1,4 @@
-#include "planner/simulate/allocator/reserved_band.h"
+#include "planner/simulate/allocator/peak_bands.h"
 
 #include <fmt/format.h>
 
@@ -64,6 +64,14 @@ std::optional<std::pair<int64_t, int64_t>> brute_force(const Replay& replay) {
   return range;
 }
 
+PeakBand narrow(int64_t bytes) { return {bytes, bytes, bytes}; }
+
+void check_wider(const PeakBand& band, const PeakBand& other) {
+  CHECK(band.rising_bytes == other.rising_bytes);
+  CHECK(band.least_bytes <= other.least_bytes);
+  CHECK(band.most_bytes >= other.most_bytes);
+}
+
 }  // namespace
 
 TEST_CASE("with enough orders the band of reserved is that over all orders of segments") {
@@ -76,7 +84,7 @@ TEST_CASE("with enough orders the band of reserved is that over all orders of se
     const Replay replay(random_history(engine, 30, 2 * kMiB));
     const auto range = brute_force(replay);
     if (!range) continue;
-    const ReservedBand band = reserved_over_orders(replay, plain_settings(), 600, engine());
+    const PeakBand band = peaks_over_orders(replay, plain_settings(), 600, engine()).reserved;
     CAPTURE(seed, i);
     REQUIRE(std::pair(band.least_bytes, band.most_bytes) == *range);
     ++compared;
@@ -93,19 +101,36 @@ TEST_CASE("the band holds the plain replay, and grows with the number of orders"
   for (int i = 0; i < 20; ++i) {
     CAPTURE(seed, i);
     const Replay replay(random_history(engine, 2000, 100 << 10));
-    const int64_t plain = replay.run(plain_settings()).peak_reserved_bytes;
-    const ReservedBand one = reserved_over_orders(replay, plain_settings(), 1);
-    CHECK(one == ReservedBand{.rising_bytes = plain, .least_bytes = plain, .most_bytes = plain});
-    ReservedBand last = one;
+    const ReplayResult plain = replay.run(plain_settings());
+    const PeakBands one = peaks_over_orders(replay, plain_settings(), 1);
+    CHECK(one.allocated == narrow(plain.peak_allocated_bytes));
+    CHECK(one.reserved == narrow(plain.peak_reserved_bytes));
+    PeakBands last = one;
     for (const int orders : {2, 5, 20}) {
-      const ReservedBand band = reserved_over_orders(replay, plain_settings(), orders);
-      CHECK(band.rising_bytes == plain);
-      CHECK(band.least_bytes <= last.least_bytes);
-      CHECK(band.most_bytes >= last.most_bytes);
-      CHECK(band == reserved_over_orders(replay, plain_settings(), orders));
-      last = band;
+      const PeakBands bands = peaks_over_orders(replay, plain_settings(), orders);
+      check_wider(bands.allocated, last.allocated);
+      check_wider(bands.reserved, last.reserved);
+      CHECK(bands == peaks_over_orders(replay, plain_settings(), orders));
+      last = bands;
     }
   }
+}
+
+TEST_CASE("allocated has a band where blocks that are not cut are larger than the request") {
+  // Two free blocks of 20 MiB, of which one is cut: 10.5 MiB fit the rest of it as a whole.
+  constexpr int64_t kHalf = kMiB / 2;
+  const Replay replay(AllocatorHistory{.requests = {
+                                           {.bytes = 11 * kMiB, .block = 0},
+                                           {.bytes = 11 * kMiB + kHalf, .block = 1},
+                                           {.block = 0, .kind = kFree},
+                                           {.block = 1, .kind = kFree},
+                                           {.bytes = 11 * kMiB + kHalf, .block = 2},
+                                           {.bytes = 11 * kMiB, .block = 3},
+                                       }});
+  const PeakBands bands = peaks_over_orders(replay, plain_settings(), 20);
+  CHECK(bands.reserved == narrow(24 * kMiB));
+  CHECK(bands.allocated.least_bytes <= bands.allocated.most_bytes);
+  CHECK(bands.allocated.most_bytes <= bands.reserved.most_bytes);
 }
 
 TEST_CASE("orders in which a request finds no memory are counted") {
@@ -113,9 +138,9 @@ TEST_CASE("orders in which a request finds no memory are counted") {
       .requests = {{.bytes = 20 * kMiB, .block = 0}, {.bytes = 30 * kMiB, .block = 1}}});
   AllocatorSettings settings = plain_settings();
   settings.capacity_bytes = 40 * kMiB;
-  CHECK(reserved_over_orders(replay, settings, 7) ==
-        ReservedBand{20 * kMiB, 20 * kMiB, 20 * kMiB, 7});
-  CHECK_THROWS_AS(reserved_over_orders(replay, settings, 0), std::invalid_argument);
+  CHECK(peaks_over_orders(replay, settings, 7) ==
+        PeakBands{narrow(20 * kMiB), narrow(20 * kMiB), 7});
+  CHECK_THROWS_AS(peaks_over_orders(replay, settings, 0), std::invalid_argument);
 }
 
 TEST_CASE("a replay goes on from a layout, and its requests name blocks in order") {
@@ -126,7 +151,7 @@ TEST_CASE("a replay goes on from a layout, and its requests name blocks in order
                  {.bytes = 8 * kMiB}}};
   const auto peak = [&](std::vector<AllocatorRequest> requests) {
     const Replay replay(AllocatorHistory{.start = {segment}, .requests = std::move(requests)});
-    const ReservedBand band = reserved_over_orders(replay, plain_settings(), 4);
+    const PeakBand band = peaks_over_orders(replay, plain_settings(), 4).reserved;
     CHECK(band.least_bytes == band.most_bytes);
     return band.rising_bytes;
   };

@@ -1,7 +1,8 @@
-// Prints how widely reserved memory is spread over orders of the segments' addresses, for
-// recordings: with more and more orders, and for eight seeds. kDefaultOrders was chosen from this.
+// Prints how widely allocated and reserved memory are spread over orders of the segments'
+// addresses, for recordings: with more and more orders, and for eight seeds. kDefaultOrders was
+// chosen from this.
 //
-//     print_reserved_bands RECORDING.slp...
+//     print_peak_bands RECORDING.slp...
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +11,7 @@
 #include <exception>
 #include <iostream>
 
-#include "planner/simulate/allocator/reserved_band.h"
+#include "planner/simulate/allocator/peak_bands.h"
 #include "profiler/file/reader.h"
 
 namespace {
@@ -21,7 +22,7 @@ using namespace shardlens::planner;
 constexpr int kAllOrders = 640;  // stands for all of them
 constexpr int kSeeds = 8;
 
-double percent(const ReservedBand& band) {
+double percent(const PeakBand& band) {
   return 100 * static_cast<double>(band.most_bytes - band.least_bytes) /
          static_cast<double>(band.rising_bytes);
 }
@@ -31,7 +32,8 @@ void print_spreads(const Replay& replay, const AllocatorSettings& settings) {
     double sum = 0;
     double least = 100;
     for (uint64_t i = 1; i <= kSeeds; ++i) {
-      const double spread = percent(reserved_over_orders(replay, settings, orders, i * 1'000'000));
+      const double spread =
+          percent(peaks_over_orders(replay, settings, orders, i * 1'000'000).reserved);
       sum += spread;
       least = std::min(least, spread);
     }
@@ -45,11 +47,14 @@ void print_bands(const char* path) {
   const Replay replay(profile.events);
   const AllocatorSettings settings = {.prefers_older_blocks = false};
   const std::clock_t start = std::clock();
-  const ReservedBand band = reserved_over_orders(replay, settings, kAllOrders);
+  const auto [allocated, band, failed] = peaks_over_orders(replay, settings, kAllOrders);
   const double ms = 1e3 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   fmt::print("{}: {} events, rising {}, least {:+}, most {:+}, {:.2f} ms on a core a replay\n",
              path, profile.events.size(), band.rising_bytes, band.least_bytes - band.rising_bytes,
              band.most_bytes - band.rising_bytes, ms / kAllOrders);
+  fmt::print("  allocated {}, least {:+}, most {:+}; {} orders failed\n", allocated.rising_bytes,
+             allocated.least_bytes - allocated.rising_bytes,
+             allocated.most_bytes - allocated.rising_bytes, failed);
   print_spreads(replay, settings);
   fmt::print("  {:3} orders  {:.3f} %\n", kAllOrders, percent(band));
 }
@@ -60,7 +65,7 @@ int main(int count, char** arguments) {
   try {
     for (int i = 1; i < count; ++i) print_bands(arguments[i]);
   } catch (const std::exception& error) {
-    std::cerr << "print_reserved_bands: " << error.what() << '\n';
+    std::cerr << "print_peak_bands: " << error.what() << '\n';
     return 1;
   }
   return 0;
