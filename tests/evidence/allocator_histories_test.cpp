@@ -43,12 +43,12 @@ bool has_failure(const GpuHistory& history) {
   return std::ranges::count(history.events, GpuEventKind::oom, &GpuEvent::kind) > 0;
 }
 
-void print(const GpuHistory& history, const Comparison& seen, const Comparison& rising) {
+void print(const GpuHistory& history, const Comparison& seen, const Comparison& falling) {
   fmt::print("{:12} {:28} {:20} {:5} of {:5} {:7} {:4} of {:4} {:3} of {:2} {:14} {:+}\n",
              history.file.substr(0, history.file.find('.')), history.gpu, history.torch,
-             seen.placed_alike, seen.allocations, rising.placed_alike, seen.segments_alike,
+             seen.placed_alike, seen.allocations, falling.placed_alike, seen.segments_alike,
              seen.segments, seen.model_retries, seen.retries, seen.model_reserved_bytes,
-             rising.model_reserved_bytes - seen.reserved_bytes);
+             falling.model_reserved_bytes - seen.reserved_bytes);
 }
 
 }  // namespace
@@ -57,20 +57,20 @@ TEST_CASE("evidence: the model places all blocks where the allocators of real GP
   const std::vector<GpuHistory> all = histories();
   CHECK(all.size() == 28);
   fmt::print("{:12} {:28} {:20} {:14} {:7} {:12} {:9} {:14} {}\n", "history", "GPU", "PyTorch",
-             "placed alike", "rising", "segments", "retries", "reserved", "rising");
+             "placed alike", "falling", "segments", "retries", "reserved", "falling");
   int64_t allocations = 0;
-  int64_t rising_alike = 0;
+  int64_t falling_alike = 0;
   for (const GpuHistory& history : all) {
     INFO(history.file);
     const Comparison seen = GpuReplay(history, true).run();
-    const Comparison rising = GpuReplay(history, false).run();
+    const Comparison falling = GpuReplay(history, false).run();
     check_equal(seen);
-    print(history, seen, rising);
+    print(history, seen, falling);
     allocations += seen.allocations;
-    rising_alike += rising.placed_alike;
+    falling_alike += falling.placed_alike;
   }
-  fmt::print("all: {} allocations; with rising addresses {} placed alike\n", allocations,
-             rising_alike);
+  fmt::print("all: {} allocations; with falling addresses {} placed alike\n", allocations,
+             falling_alike);
 }
 
 TEST_CASE("the model places all blocks where our own H100 did") {

@@ -150,7 +150,7 @@ void GpuReplay::allocate(const GpuEvent& event) {
 void GpuReplay::compare_taken() {
   seen_.model_segments += static_cast<int64_t>(model_taken_.size());
   for (size_t i = 0; i < std::min(taken_.size(), model_taken_.size()); ++i) {
-    const Taken& taken = taken_[i];
+    const Pages& taken = taken_[i];
     const AllocatorEvent& model = model_taken_[i];
     segments_.at(taken.segment).model = model.segment;
     addresses_[model.segment] = taken.segment;

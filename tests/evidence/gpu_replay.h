@@ -35,7 +35,7 @@ struct Comparison {
 
 class GpuReplay {
  public:
-  /// `gives_addresses`: new segments lie where the GPU's driver put them; else above all others.
+  /// `gives_addresses`: new segments lie where the GPU's driver put them; else below all others.
   GpuReplay(const GpuHistory& history, bool gives_addresses);
 
   Comparison run();
@@ -46,7 +46,7 @@ class GpuReplay {
     std::optional<planner::SegmentIndex> model{};  // the same one there
   };
   /// A segment that was taken, or pages that were mapped.
-  struct Taken {
+  struct Pages {
     uint64_t segment = 0;  // its address on the GPU
     uint64_t offset = 0;   // of the pages
     int64_t bytes = 0;
@@ -75,7 +75,7 @@ class GpuReplay {
   int64_t reserved_bytes_ = 0;                                     // on the GPU
 
   // What happened since the last request: on the GPU, and in the model.
-  std::vector<Taken> taken_;
+  std::vector<Pages> taken_;
   std::vector<uint64_t> freed_;  // addresses
   std::vector<planner::AllocatorEvent> model_taken_;
   std::vector<uint64_t> model_freed_;

@@ -69,12 +69,12 @@ def null_place(machine, capacity_bytes=None):
 
 
 def asked(kept):
-    """What the program asked for and gave back, a line each, without the driver's part in it."""
+    """Returns what the program asked for and gave back, a line each; the driver's part is left out."""
     return [f"{one[0]} {one[2]}" for one in kept["events"] if one[0] in ASKED]
 
 
 def beside_bytes(kept):
-    """What the device has in use beside PyTorch's allocator."""
+    """Returns the bytes that the device has in use beside PyTorch's allocator."""
     reserved = kept["counters"]["reserved_bytes.all.current"]
     return kept["total_bytes"] - kept["free_bytes"] - reserved
 

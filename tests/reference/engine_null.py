@@ -61,7 +61,7 @@ def measure(case, tracks=True):
     """Returns a row of the fixture; with the tracker, which takes as long again, if asked for."""
     options = fsdp2_null.parse_options([*case.arguments(), "--steps", str(null_runs.PEAK_STEPS)])
     result = fsdp2_null.in_child(fsdp2_null.measure_or_say_why, options)
-    row = {"torch": TORCH} | dataclasses.asdict(case)
+    row = {"torch": TORCH, "segments": "falling"} | dataclasses.asdict(case)
     if "peak" not in result:
         return row | {"out_of_memory": True}
     row |= {"peak": result["peak"]}
@@ -95,7 +95,8 @@ def _measured_events():
     """Returns the fields of the fixture of events."""
     runs = []
     for case in engine_cases.BY_EVENT:
-        row = {"torch": TORCH} | dataclasses.asdict(case) | {"drawn": False}
+        row = {"torch": TORCH, "segments": "falling"} | dataclasses.asdict(case)
+        row |= {"drawn": False}
         asked = fsdp2_null.in_child(lambda _, case=case: events(case), None)
         runs.append({"case": row, "third_step": asked})
     return {"script": _head()["script"] + " --events", "runs": runs}

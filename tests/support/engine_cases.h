@@ -81,6 +81,10 @@ inline EngineCase engine_case(const nlohmann::json& row, const std::string& gpu)
   made.options.torch = &models::torch_rules(row.at("torch").get<std::string>());
   made.options.gpu = &find_gpu(gpu);
   made.options.allocator.capacity_bytes = made.options.gpu->memory_bytes;
+  // Older rows are of a null device that put each new segment above all earlier ones.
+  if (row.value("segments", "rising") == "rising") {
+    made.options.allocator.segment_order = planner::SegmentOrder::rising;
+  }
   made.options.own_groups = row.at("variant") == "own-groups";
   made.options.loop = detail::loop_of(row.at("loop"));
   made.options.zero_grad = detail::zero_grad_of(row.at("zero_grad"));

@@ -10,12 +10,13 @@
 namespace shardlens::planner {
 
 /// Returns where the segment begins. Only the order of addresses counts; no two segments that exist
-/// at one time may have the same. An empty function stands for rising addresses.
+/// at one time may have the same, and none may be 0. An empty function stands for falling
+/// addresses.
 using SegmentAddresses = std::function<uint64_t(SegmentIndex)>;
 
-/// Places each new segment below all earlier ones, as Linux hands out ranges of addresses.
-inline SegmentAddresses falling_addresses() {
-  return [](SegmentIndex segment) { return UINT64_MAX - 1 - segment; };
+/// Places each new segment above all earlier ones.
+inline SegmentAddresses rising_addresses() {
+  return [](SegmentIndex segment) { return uint64_t{1} + segment; };
 }
 
 /// Places new segments anywhere among the earlier ones, all orders being equally likely. The same

@@ -63,6 +63,7 @@ std::vector<BlockId> AllocatorModel::lay_out(const std::vector<SegmentLayout>& s
                                 .pool = segment.pool},
                                bytes_of(segment));
     require(whole != nullptr, segment, "does not fit on the device with those before it");
+    lowest_address_ = std::min(lowest_address_, segment.address);
     highest_address_ = std::max(highest_address_, segment.address);
     lay_out_blocks(whole, segment, held);
   }

@@ -9,10 +9,11 @@
 //
 // [Note: what the order of addresses is]
 // Among equally large free blocks the one with the lowest address is taken, or in versions that
-// prefer older blocks the one that was made first. A new segment lies above all earlier ones here,
-// as on the null device, unless give_addresses() says otherwise: a driver also gives lower
-// addresses, and reuses those that were freed. With the addresses that GPUs' drivers gave, the
-// model places all blocks of recorded histories as these GPUs did: tests/evidence.
+// prefer older blocks the one that was made first. A new segment lies below all earlier ones here,
+// as on the null device, unless settings or give_addresses() say otherwise: Linux hands out
+// addresses downwards, and a driver mostly does so, too, but it reuses those that were freed. With
+// the addresses that GPUs' drivers gave, the model places all blocks of recorded histories as these
+// GPUs did: tests/evidence.
 //
 // [Note: what the device has done]
 // A block that other streams used is kept, when freed, until those streams have passed their last
@@ -99,7 +100,7 @@ class AllocatorModel {
 
   /// Returns everything that later answers depend on, except the segments' numbers and addresses,
   /// of which only the order counts. Two models with equal states answer the same requests alike
-  /// from then on, if new segments lie above all earlier ones.
+  /// from then on, unless give_addresses() was called.
   /// `purpose_of` says what a held block is for.
   std::vector<int64_t> state(const std::function<int64_t(BlockId)>& purpose_of) const;
 
@@ -221,9 +222,10 @@ class AllocatorModel {
   std::deque<Block> blocks_;               // by BlockId
   std::vector<Block*> dropped_;            // of blocks_, to be used again
   int64_t made_blocks_ = 0;
-  SegmentIndex segments_ = 0;     // made so far
-  SegmentAddresses addresses_;    // empty: rising ones
-  uint64_t highest_address_ = 0;  // of all segments so far
+  SegmentIndex segments_ = 0;             // made so far
+  SegmentAddresses addresses_;            // empty: falling ones
+  uint64_t lowest_address_ = UINT64_MAX;  // of all segments so far
+  uint64_t highest_address_ = 0;
   bool are_addresses_given_ = false;
 
   std::unordered_map<BlockId, HashedStreams> uses_;  // on other streams, of allocated blocks

@@ -8,14 +8,14 @@ namespace shardlens::planner {
 
 namespace {
 
-SegmentAddresses order_of(int index, uint64_t seed) {
-  if (index == 0) return {};  // rising
-  if (index == 1) return falling_addresses();
+SegmentAddresses addresses_of(int index, uint64_t seed) {
+  if (index == 0) return {};  // falling
+  if (index == 1) return rising_addresses();
   return random_addresses(seed + static_cast<uint64_t>(index));
 }
 
 void widen(PeakBand& band, int64_t bytes, bool is_first) {
-  if (is_first) band = {.rising_bytes = bytes, .least_bytes = bytes, .most_bytes = bytes};
+  if (is_first) band = {.falling_bytes = bytes, .least_bytes = bytes, .most_bytes = bytes};
   band.least_bytes = std::min(band.least_bytes, bytes);
   band.most_bytes = std::max(band.most_bytes, bytes);
 }
@@ -30,7 +30,7 @@ PeakBands peaks_over_orders(const Replay& replay, const AllocatorSettings& setti
   }
   PeakBands bands;
   for (int i = 0; i < orders; ++i) {
-    const ReplayResult result = replay.run(settings, order_of(i, seed));
+    const ReplayResult result = replay.run(settings, addresses_of(i, seed));
     widen(bands.allocated, result.peak_allocated_bytes, i == 0);
     widen(bands.reserved, result.peak_reserved_bytes, i == 0);
     bands.failed_orders += result.failed_event ? 1 : 0;

@@ -63,8 +63,11 @@ AllocatorBlock* AllocatorModel::new_segment(const Request& request) {
 /// Returns a block without size at the start of the next segment.
 AllocatorBlock AllocatorModel::next_segment(StreamIndex stream, Pool pool) {
   const SegmentIndex segment = segments_++;
-  const uint64_t address = addresses_ ? addresses_(segment) : highest_address_ + 1;
-  check(address < UINT64_MAX, "allocator: a segment ends above the highest address");
+  const bool rises = settings_.segment_order == SegmentOrder::rising;
+  const uint64_t next = rises ? highest_address_ + 1 : lowest_address_ - 1;
+  const uint64_t address = addresses_ ? addresses_(segment) : next;
+  check(address > 0 && address < UINT64_MAX, "allocator: a segment is outside of all addresses");
+  lowest_address_ = std::min(lowest_address_, address);
   highest_address_ = std::max(highest_address_, address);
   return {.segment = segment, .segment_address = address, .stream = stream, .pool = pool};
 }

@@ -20,6 +20,9 @@ namespace shardlens::planner {
 /// has.
 inline constexpr int64_t kUnlimitedBytes = int64_t{1} << 62;
 
+/// Says where a new segment lies: below all earlier ones, as drivers mostly put it, or above them.
+enum class SegmentOrder : uint8_t { falling, rising };
+
 struct AllocatorSettings {
   /// The number of ranges of request sizes: below 2 MiB, below 4 MiB, ... and from 32 GiB on.
   static constexpr size_t kRoundupIntervals = 16;
@@ -27,6 +30,7 @@ struct AllocatorSettings {
   // The device that memory is taken from.
   int64_t capacity_bytes = kUnlimitedBytes;  // what cudaMemGetInfo gives as total
   double memory_fraction = 1;                // of the capacity; per_process_memory_fraction
+  SegmentOrder segment_order = SegmentOrder::falling;
   bool rounds_memory_fraction = models::own_torch_rules().rounds_memory_fraction;
   bool prefers_older_blocks = models::own_torch_rules().prefers_older_blocks;
 

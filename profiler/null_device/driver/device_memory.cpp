@@ -50,14 +50,12 @@ void DeviceMemory::check_sums() const {
 
 std::optional<uint64_t> DeviceMemory::next_addresses(uint64_t bytes) {
   // A page stays free between two ranges, so an address past the end of one is in no range.
-  if (next_address_ > kVariableAddress || bytes > kVariableAddress - next_address_) {
-    return std::nullopt;
-  }
-  const uint64_t address = next_address_;
-  next_address_ += bytes + kPageBytes;
-  check(is_device_address(address) && address + bytes <= kVariableAddress,
+  const uint64_t left_bytes = lowest_address_ - kFirstAddress;
+  if (left_bytes < kPageBytes || bytes > left_bytes - kPageBytes) return std::nullopt;
+  lowest_address_ -= bytes + kPageBytes;
+  check(is_device_address(lowest_address_) && lowest_address_ + bytes < kVariableAddress,
         "null device: an address that means something else");
-  return address;
+  return lowest_address_;
 }
 
 std::optional<uint64_t> DeviceMemory::allocate(uint64_t bytes) {

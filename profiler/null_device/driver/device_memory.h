@@ -1,8 +1,9 @@
 // Manages the memory of the null device: addresses, and how much of the capacity they hold. None of
 // the memory exists. The driver owns it (driver/memory.cpp); all threads may call.
 //
-// Memory is handed out in pages of 2 MiB, as the real driver does. Addresses only increase, so that
-// a freed address is never mistaken for a new one.
+// Memory is handed out in pages of 2 MiB, as the real driver does. Each address is below all
+// earlier ones: a real driver mostly goes downwards, too (docs/evidence.md), and a freed address is
+// never mistaken for a new one.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ class DeviceMemory {
   // ARM.
   static constexpr uint64_t kFirstAddress = uint64_t{0x1000} << 32;
   static constexpr uint64_t kLastAddress = uint64_t{0x5000} << 32;
-  // This address is past all that are handed out: it stands for the variables of kernels' modules.
+  // This address is above all that are handed out: it stands for the variables of kernels' modules.
   static constexpr uint64_t kVariableAddress = kLastAddress - kPageBytes;
 
   explicit DeviceMemory(uint64_t capacity_bytes) : capacity_bytes_(capacity_bytes) {}
@@ -72,7 +73,7 @@ class DeviceMemory {
   const uint64_t capacity_bytes_;
   mutable std::mutex mutex_;
   uint64_t used_bytes_ = 0;
-  uint64_t next_address_ = kFirstAddress;
+  uint64_t lowest_address_ = kVariableAddress;  // of those handed out
   uint64_t next_handle_ = 1;
   std::map<uint64_t, uint64_t> allocations_;     // address -> bytes asked for
   std::map<uint64_t, uint64_t> reservations_;    // address -> bytes

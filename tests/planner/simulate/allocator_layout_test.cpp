@@ -176,8 +176,8 @@ void check_refused(const std::vector<SegmentLayout>& layout, const std::string& 
 }  // namespace
 
 TEST_CASE("of equal free blocks that with the lowest address is taken, also of given ones") {
-  CHECK(first_of_three({}) == 0);
-  CHECK(first_of_three(falling_addresses()) == 2);
+  CHECK(first_of_three({}) == 2);
+  CHECK(first_of_three(rising_addresses()) == 0);
   const std::array<uint64_t, 3> addresses = {30, 10, 20};
   CHECK(first_of_three([&](SegmentIndex segment) { return addresses.at(segment); }) == 1);
 }
@@ -246,7 +246,7 @@ TEST_CASE("a model laid out as another one stands answers as that one from then 
   }
 }
 
-TEST_CASE("a layout counts what it holds, and new segments lie above it") {
+TEST_CASE("a layout counts what it holds, and new segments lie below it") {
   AllocatorModel model(settings_of(""));
   const std::vector<BlockId> held =
       model.lay_out(one_segment({{.bytes = 4 * kMiB},
@@ -257,10 +257,10 @@ TEST_CASE("a layout counts what it holds, and new segments lie above it") {
   CHECK(model.counters().all.allocated_bytes.peak == 10 * kMiB);
   CHECK(model.counters().all.requested_bytes.current == 1);
   CHECK(model.counters().large.inactive_split_bytes.current == 10 * kMiB);
-  const BlockId above = give(model, 20 * kMiB).block;
-  model.free(above);
+  const BlockId below = give(model, 20 * kMiB).block;
+  model.free(below);
   model.free(held[0]);
-  CHECK(give(model, 20 * kMiB).segment == 0);
+  CHECK(give(model, 20 * kMiB).segment == 1);
 }
 
 TEST_CASE("a layout that no allocator can have is refused in one line") {

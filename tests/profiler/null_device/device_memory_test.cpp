@@ -100,7 +100,8 @@ TEST_CASE("the last addresses are handed out, and none beyond them") {
   using shardlens::profiler::DeviceMemory;
   constexpr uint64_t kAll = DeviceMemory::kVariableAddress - DeviceMemory::kFirstAddress;
   DeviceMemory memory(kPage);
-  REQUIRE(memory.reserve(kAll));
+  CHECK_FALSE(memory.reserve(kAll));
+  REQUIRE(memory.reserve(kAll - kPage) == DeviceMemory::kFirstAddress);
   CHECK_FALSE(memory.reserve(kPage));
   CHECK_FALSE(memory.allocate(1));
   CHECK(memory.free_bytes() == kPage);

@@ -24,7 +24,7 @@ constexpr int kSeeds = 8;
 
 double percent(const PeakBand& band) {
   return 100 * static_cast<double>(band.most_bytes - band.least_bytes) /
-         static_cast<double>(band.rising_bytes);
+         static_cast<double>(band.falling_bytes);
 }
 
 void print_spreads(const Replay& replay, const AllocatorSettings& settings) {
@@ -49,12 +49,12 @@ void print_bands(const char* path) {
   const std::clock_t start = std::clock();
   const auto [allocated, band, failed] = peaks_over_orders(replay, settings, kAllOrders);
   const double ms = 1e3 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
-  fmt::print("{}: {} events, rising {}, least {:+}, most {:+}, {:.2f} ms on a core a replay\n",
-             path, profile.events.size(), band.rising_bytes, band.least_bytes - band.rising_bytes,
-             band.most_bytes - band.rising_bytes, ms / kAllOrders);
-  fmt::print("  allocated {}, least {:+}, most {:+}; {} orders failed\n", allocated.rising_bytes,
-             allocated.least_bytes - allocated.rising_bytes,
-             allocated.most_bytes - allocated.rising_bytes, failed);
+  fmt::print("{}: {} events, falling {}, least {:+}, most {:+}, {:.2f} ms on a core a replay\n",
+             path, profile.events.size(), band.falling_bytes, band.least_bytes - band.falling_bytes,
+             band.most_bytes - band.falling_bytes, ms / kAllOrders);
+  fmt::print("  allocated {}, least {:+}, most {:+}; {} orders failed\n", allocated.falling_bytes,
+             allocated.least_bytes - allocated.falling_bytes,
+             allocated.most_bytes - allocated.falling_bytes, failed);
   print_spreads(replay, settings);
   fmt::print("  {:3} orders  {:.3f} %\n", kAllOrders, percent(band));
 }
