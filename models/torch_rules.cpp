@@ -21,7 +21,7 @@ constexpr TorchRules kTorch2_11{
     .blas_workspaces = separate,
     .large_blackwell_workspace = false,
     .fake_tensors_allocate = true,
-    .prefers_older_blocks = false,
+    .free_block_order = FreeBlockOrder::address,
     .rounds_memory_fraction = false,
     .fsdp2_releases_at_once = false,
     .fsdp2_adds_in_place = false,
@@ -45,12 +45,12 @@ constexpr TorchRules kTorch2_12 = next_rules(kTorch2_11, "2.12", [](TorchRules& 
   rules.blas_workspaces = shared;
   rules.large_blackwell_workspace = true;
   rules.fake_tensors_allocate = false;
-  rules.prefers_older_blocks = true;
+  rules.free_block_order = FreeBlockOrder::block_age;
   rules.fsdp2_keeps_reduce_input = true;
 });
 
 constexpr TorchRules kTorch2_13 = next_rules(kTorch2_12, "2.13", [](TorchRules& rules) {
-  rules.prefers_older_blocks = false;
+  rules.free_block_order = FreeBlockOrder::segment_age;
   rules.rounds_memory_fraction = true;
   rules.fsdp2_keeps_reduce_input = false;
   rules.sorts_used_digits = true;

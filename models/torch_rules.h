@@ -16,6 +16,13 @@ enum class BlasWorkspaces : uint8_t {
   by_product,  // none is kept: each product takes one and gives it back
 };
 
+/// Says which of several equally large free blocks the allocator takes.
+enum class FreeBlockOrder : uint8_t {
+  address,      // the one with the lowest address, which is up to the driver
+  block_age,    // the one made first; if one is cut, the part handed out is new, the rest is not
+  segment_age,  // the one in the segment taken first, then the lowest
+};
+
 /// The count of numbers that a block of CUB's UniqueByKey takes at once, as compiled for a GPU.
 struct UniqueTiles {
   int64_t a100, hopper, blackwell;
@@ -29,10 +36,7 @@ struct TorchRules {
   /// Module.to_empty(device="cuda") of distributed tensors takes a byte or two on the GPU while it
   /// looks for the device.
   bool fake_tensors_allocate;
-  /// Among free blocks of one size the allocator takes the one that it has made first, not the one
-  /// with the lowest address. If a block is cut, the part that is handed out is a new block, the
-  /// rest is not.
-  bool prefers_older_blocks;
+  FreeBlockOrder free_block_order;
   /// The bytes that a memory fraction allows are rounded to the nearest number, not down.
   bool rounds_memory_fraction;
   /// FSDP2 releases the all-gather output of the group before as soon as it waits for the next

@@ -73,7 +73,7 @@ planner::AllocatorSettings settings_of(const nlohmann::json& row) {
   const std::string text = row.value("settings", "");
   planner::AllocatorSettings settings = planner::parse_allocator_settings(text);
   if (!row.at("capacity_bytes").is_null()) settings.capacity_bytes = row.at("capacity_bytes");
-  settings.prefers_older_blocks = false;  // no history is of 2.12, which takes the oldest
+  settings.free_block_order = models::FreeBlockOrder::address;  // all are of 2.11 or older
   return settings;
 }
 

@@ -6,12 +6,27 @@
 
 namespace shardlens::planner {
 
+using models::FreeBlockOrder;
+
+/// Returns what counts before the address when a free block is chosen.
+int64_t AllocatorModel::age_of_new(const Block& like) {
+  switch (settings_.free_block_order) {
+    case FreeBlockOrder::address:
+      return 0;
+    case FreeBlockOrder::block_age:
+      return ++made_blocks_;
+    case FreeBlockOrder::segment_age:
+      return like.segment;
+  }
+  unreachable("order of free blocks out of range");
+}
+
 AllocatorBlock* AllocatorModel::new_block(const Block& like, int64_t offset_bytes, int64_t bytes) {
   Block made{.segment = like.segment,
              .segment_address = like.segment_address,
              .offset_bytes = offset_bytes,
              .bytes = bytes,
-             .made = settings_.prefers_older_blocks ? ++made_blocks_ : 0,
+             .age = age_of_new(like),
              .stream = like.stream,
              .pool = like.pool};
   if (dropped_.empty()) {
@@ -84,8 +99,8 @@ std::vector<int64_t> AllocatorModel::state(
   // Among blocks of one size the order in which they were made may decide; the number of blocks
   // made before them does not matter.
   std::vector<int64_t> orders(blocks_.size());
-  if (settings_.prefers_older_blocks) {
-    std::ranges::sort(present, {}, &Block::made);
+  if (settings_.free_block_order == FreeBlockOrder::block_age) {
+    std::ranges::sort(present, {}, &Block::age);
     for (size_t i = 0; i < present.size(); ++i) orders[present[i]->id] = static_cast<int64_t>(i);
   }
   std::ranges::sort(present, [](const Block* a, const Block* b) { return AddressOrder()(a, b); });

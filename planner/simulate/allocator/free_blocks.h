@@ -19,19 +19,18 @@ namespace shardlens::planner {
 
 struct AllocatorBlock;
 
-/// Orders free blocks: the smallest comes first. Among equal ones the one that was made first comes
-/// first if the allocator prefers older blocks (then `made` tells them apart), else the one with
-/// the lowest address.
+/// Orders free blocks: the smallest comes first, then the oldest if age counts (FreeBlockOrder),
+/// then the one with the lowest address.
 struct FreeKey {
   int64_t bytes = 0;
-  int64_t made = 0;
+  int64_t age = 0;
   uint64_t segment_address = 0;
   int64_t offset_bytes = 0;
   AllocatorBlock* block = nullptr;
 
   bool operator<(const FreeKey& other) const {
-    return std::tie(bytes, made, segment_address, offset_bytes) <
-           std::tie(other.bytes, other.made, other.segment_address, other.offset_bytes);
+    return std::tie(bytes, age, segment_address, offset_bytes) <
+           std::tie(other.bytes, other.age, other.segment_address, other.offset_bytes);
   }
 };
 
@@ -43,7 +42,7 @@ struct AllocatorBlock {
   int64_t bytes = 0;
   int64_t requested_bytes = 0;
   int64_t searches_when_freed = 0;  // of its pool
-  int64_t made = 0;                 // its number in the order of making; 0: unused
+  int64_t age = 0;                  // a number in the order of making, of it or its segment
   AllocatorBlock* previous = nullptr;
   AllocatorBlock* next = nullptr;
   StreamIndex stream = 0;
@@ -85,8 +84,7 @@ class FreeBlocks {
       check(unmapped_.insert(&block).second, "an unmapped block is free twice");
       return;
     }
-    const FreeKey key = {block.bytes, block.made, block.segment_address, block.offset_bytes,
-                         &block};
+    const FreeKey key = {block.bytes, block.age, block.segment_address, block.offset_bytes, &block};
     if (spare_.empty()) {
       const auto [place, is_new] = mapped_.insert(key);
       check(is_new, "a block is free twice");

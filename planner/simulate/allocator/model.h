@@ -8,12 +8,12 @@
 // with the wheel's own allocator, operation by operation.
 //
 // [Note: what the order of addresses is]
-// Among equally large free blocks the one with the lowest address is taken, or in versions that
-// prefer older blocks the one that was made first. A new segment lies below all earlier ones here,
-// as on the null device, unless settings or give_addresses() say otherwise: Linux hands out
-// addresses downwards, and a driver mostly does so, too, but it reuses those that were freed. With
-// the addresses that GPUs' drivers gave, the model places all blocks of recorded histories as these
-// GPUs did: tests/evidence.
+// Among equally large free blocks PyTorch up to 2.11 takes the one with the lowest address; for
+// later versions ages come first (FreeBlockOrder), so that addresses decide nothing. A new segment
+// lies below all earlier ones here, as on the null device, unless settings or give_addresses() say
+// otherwise: Linux hands out addresses downwards, and a driver mostly does so, too, but it reuses
+// those that were freed. With the addresses that GPUs' drivers gave, the model places all blocks of
+// recorded histories as these GPUs did: tests/evidence.
 //
 // [Note: what the device has done]
 // A block that other streams used is kept, when freed, until those streams have passed their last
@@ -71,9 +71,9 @@ class AllocatorModel {
   void give_addresses(SegmentAddresses addresses);
   /// Starts from what an allocator held, before the first request. Returns the blocks that are
   /// held, in the order of the list; a caller frees them as its own. Segments are numbered in the
-  /// order of the list, too. Where older blocks are preferred, this also counts as the order in
-  /// which they were made. Throws std::invalid_argument, in one line, for a layout that no
-  /// allocator with these settings can have, and for expandable segments.
+  /// order of the list, too. Where ages count, this is also the order in which they were made.
+  /// Throws std::invalid_argument, in one line, for a layout that no allocator with these settings
+  /// can have, and for expandable segments.
   std::vector<BlockId> lay_out(const std::vector<SegmentLayout>& segments);
 
   /// Allocates `bytes` for use on `stream`. Throws std::invalid_argument outside 1 byte to 1 EiB;
@@ -190,6 +190,7 @@ class AllocatorModel {
   void lay_out_blocks(Block* rest, const SegmentLayout& segment, std::vector<BlockId>& held);
 
   // blocks.cpp keeps the blocks and their places.
+  int64_t age_of_new(const Block& like);
   Block* new_block(const Block& like, int64_t offset_bytes, int64_t bytes);
   void drop(Block* block);
   std::vector<const Block*> present_blocks() const;  // all but the dropped ones

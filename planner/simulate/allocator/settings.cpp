@@ -287,7 +287,7 @@ AllocatorSettings parse_allocator_settings(std::string_view text) {
 
 AllocatorSettings with_rules(AllocatorSettings settings, const models::TorchRules& torch) {
   settings.rounds_memory_fraction = torch.rounds_memory_fraction;
-  settings.prefers_older_blocks = torch.prefers_older_blocks;
+  settings.free_block_order = torch.free_block_order;
   return settings;
 }
 

@@ -32,7 +32,7 @@ struct AllocatorSettings {
   double memory_fraction = 1;                // of the capacity; per_process_memory_fraction
   SegmentOrder segment_order = SegmentOrder::falling;
   bool rounds_memory_fraction = models::own_torch_rules().rounds_memory_fraction;
-  bool prefers_older_blocks = models::own_torch_rules().prefers_older_blocks;
+  models::FreeBlockOrder free_block_order = models::own_torch_rules().free_block_order;
 
   // These decide what is taken from the driver.
   int64_t large_segment_bytes = int64_t{20} << 20;  // for requests of 1 to 10 MiB

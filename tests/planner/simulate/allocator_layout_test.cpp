@@ -35,7 +35,7 @@ constexpr int64_t kMiB = int64_t{1} << 20;
 AllocatorSettings settings_of(const std::string& text, int64_t capacity_bytes = kUnlimitedBytes) {
   AllocatorSettings settings = parse_allocator_settings(text);
   settings.capacity_bytes = capacity_bytes;
-  settings.prefers_older_blocks = false;
+  settings.free_block_order = models::FreeBlockOrder::address;
   return settings;
 }
 

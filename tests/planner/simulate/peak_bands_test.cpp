@@ -22,7 +22,7 @@ constexpr int64_t kMiB = int64_t{1} << 20;
 constexpr AllocatorRequestKind kFree = AllocatorRequestKind::free;
 constexpr AllocatorRequestKind kEmptyCache = AllocatorRequestKind::empty_cache;
 
-AllocatorSettings plain_settings() { return {.prefers_older_blocks = false}; }
+AllocatorSettings plain_settings() { return {.free_block_order = models::FreeBlockOrder::address}; }
 
 /// Draws requests of sizes that share segments, so that it matters which free block is taken.
 AllocatorHistory random_history(std::mt19937_64& engine, int count, int64_t step_bytes) {

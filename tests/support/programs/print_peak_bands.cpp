@@ -45,7 +45,7 @@ void print_spreads(const Replay& replay, const AllocatorSettings& settings) {
 void print_bands(const char* path) {
   const profiler::Profile profile = profiler::read_profile(path);
   const Replay replay(profile.events);
-  const AllocatorSettings settings = {.prefers_older_blocks = false};
+  const AllocatorSettings settings = {.free_block_order = models::FreeBlockOrder::address};
   const std::clock_t start = std::clock();
   const auto [allocated, band, failed] = peaks_over_orders(replay, settings, kAllOrders);
   const double ms = 1e3 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
