@@ -96,6 +96,7 @@ class SnapshotExport {
         change.begins ? std::vector{"alloc"} : std::vector{"free_requested", "free_completed"};
     for (const char* action : actions) {
       begin_entry(action, "addr", event.address, event);
+      if (change.begins) out_.field("block_size", life.given_bytes);
       end_entry(event, category, begun.label);
     }
   }

@@ -1,5 +1,4 @@
 #include "profiler/exchange/import_memory_viz.h"
-#include "base/choice.h"
 
 #include <fmt/format.h>
 
@@ -13,12 +12,14 @@
 #include <unordered_set>
 #include <vector>
 
+#include "base/choice.h"
 #include "base/document/read_document.h"
 #include "base/input_file.h"
 #include "base/limits.h"
 #include "base/shown.h"
-#include "profiler/exchange/segment_ranges.h"
-#include "profiler/recording/blocks.h"
+#include "base/units.h"
+#include "profiler/exchange/snapshot_events.h"
+#include "profiler/exchange/snapshot_rewind.h"
 #include "profiler/recording/python_rules.h"
 
 namespace shardlens::profiler {
@@ -27,45 +28,12 @@ namespace {
 
 constexpr int64_t kMostBytes = int64_t{1} << 48;  // of one event; a larger one is damage
 constexpr int64_t kMostTime_us = int64_t{1} << 52;
-constexpr size_t kMostStreams = 1 << 16;
 constexpr size_t kMostFrames = 1 << 20;
+constexpr int64_t kMostRounded_mib = 32768;  // the last key of roundup_power2_divisions
 
 /// Parts of the names of functions that allocate for other functions, as in PyTorch 2.15.
 constexpr std::array<std::string_view, 4> kAllocators = {"CachingAllocator", "CachedAllocator",
                                                          "gather_with_cpp", "at::detail::empty_"};
-
-enum class Action : uint8_t {
-  alloc,
-  free_requested,
-  free_completed,
-  segment_alloc,
-  segment_free,
-  segment_map,
-  segment_unmap,
-  oom,
-};
-constexpr auto choice_words(Action) {
-  return words("alloc", "free_requested", "free_completed", "segment_alloc", "segment_free",
-               "segment_map", "segment_unmap", "oom");
-}
-
-struct Entry {
-  int64_t time_us = 0;
-  uint64_t address = 0;
-  int64_t bytes = 0;
-  int64_t stream = 0;
-  uint32_t label = 0;
-  Action action{};
-  Category category = Category::other;
-};
-
-/// A block that is alive at one moment; the table has it by its address.
-struct LiveBlock {
-  int64_t bytes = 0;
-  int64_t stream = 0;
-  uint32_t label = 0;
-  Category category = Category::other;
-};
 
 bool is_python(std::string_view file) { return file.ends_with(".py") || file.starts_with('<'); }
 
@@ -81,12 +49,12 @@ class SnapshotImport {
   Profile read() {
     read_trace();
     read_end();
-    rewind();
-    write_start();
-    write_trace();
+    const RewindDoubts doubts = rewind(state_, entries_);
+    SnapshotEvents made = snapshot_events(state_, entries_, mapped_label());
+    profile_.events = std::move(made.events);
     profile_.header.device = "cuda";
-    profile_.header.notice = "imported from a memory snapshot of PyTorch: device memory only";
-    profile_.header.start_realtime_ns = start_us_ * 1000;
+    profile_.header.start_realtime_ns = made.start_us * 1000;
+    judge(doubts, made);
     return std::move(profile_);
   }
 
@@ -185,14 +153,6 @@ class SnapshotImport {
     return text.substr(0, kMostBytes);
   }
 
-  uint16_t stream_of(int64_t stream) {
-    // Stream 0 is PyTorch's default stream, and Shardlens' main one.
-    const auto [known, added] =
-        streams_.try_emplace(stream, static_cast<uint16_t>(streams_.size()));
-    if (streams_.size() > kMostStreams) throw std::invalid_argument("it has too many streams");
-    return known->second;
-  }
-
   // --- what the snapshot says -----------------------------------------------------------------
 
   void read_trace() {
@@ -202,29 +162,38 @@ class SnapshotImport {
   }
 
   void read_entry(Value value) {
-    const auto action = choice_named<Action>(value["action"].text());
+    const auto action = choice_named<TraceAction>(value["action"].text());
     if (!action) return;  // it is "snapshot", or of a later version
-    Entry entry{.time_us = std::clamp<int64_t>(value["time_us"].integer(), 0, kMostTime_us),
-                .bytes = value["size"].integer(-1),
-                .stream = value["stream"].integer(),
-                .action = *action,
-                .category = category_of(value["category"].text())};
-    const bool has_stack = entry.action == Action::alloc || entry.action == Action::oom ||
-                           entry.action == Action::free_requested;
+    TraceEntry entry{.time_us = std::clamp<int64_t>(value["time_us"].integer(), 0, kMostTime_us),
+                     .bytes = value["size"].integer(-1),
+                     .given_bytes = given_in(value),
+                     .stream = value["stream"].integer(),
+                     .action = *action,
+                     .category = category_of(value["category"].text())};
+    const bool has_stack = entry.action == TraceAction::alloc || entry.action == TraceAction::oom ||
+                           entry.action == TraceAction::free_requested;
     if (has_stack) entry.label = label_of(value["frames"]);
-    const char* const address = entry.action == Action::oom ? "device_free" : "addr";
+    const char* const address = entry.action == TraceAction::oom ? "device_free" : "addr";
     entry.address = static_cast<uint64_t>(value[address].integer());
     if (entry.bytes < 0 || entry.bytes >= kMostBytes) {
       throw std::invalid_argument(fmt::format("entry {} of the trace has a size of {} bytes",
                                               entries_.size(), entry.bytes));
     }
+    entry.says_size = entry.given_bytes != 0;
     entries_.push_back(entry);
+  }
+
+  /// Returns the size of the block, which only snapshots that Shardlens has exported tell; else 0.
+  static int64_t given_in(Value entry) {
+    return std::clamp<int64_t>(entry["block_size"].integer(), 0, kMostBytes - 1);
   }
 
   void read_end() {
     const Value segments = snapshot_["segments"];
     for (size_t i = 0; i < segments.size(); ++i) {
-      if (segments.at(i)["device"].integer() == device_) read_segment(segments.at(i));
+      if (segments.at(i)["device"].integer() != device_) continue;
+      read_segment(segments.at(i));
+      has_segments_ = true;
     }
   }
 
@@ -234,10 +203,11 @@ class SnapshotImport {
     if (bytes < 0 || bytes >= kMostBytes) {
       throw std::invalid_argument(fmt::format("a segment has a size of {} bytes", bytes));
     }
-    segments_.add(begin, {.end = begin + static_cast<uint64_t>(bytes),
-                          .stream = segment["stream"].integer(),
-                          .expandable = segment["is_expandable"].boolean(),
-                          .small = segment["segment_type"].text() == "small"});
+    state_.segments.add(begin, {.end = begin + static_cast<uint64_t>(bytes),
+                                .stream = segment["stream"].integer(),
+                                .expandable = segment["is_expandable"].boolean(),
+                                .small = segment["segment_type"].text() == "small"});
+    end_reserved_ += static_cast<uint64_t>(bytes);
     uint64_t address = begin;  // older snapshots give only the sizes of blocks
     const Value blocks = segment["blocks"];
     // The list is refused if another segment has the same one: a pickle may give one list to all
@@ -249,171 +219,91 @@ class SnapshotImport {
       const Value block = blocks.at(i);
       const int64_t size = std::clamp<int64_t>(block["size"].integer(), 0, kMostBytes);
       address = static_cast<uint64_t>(block["address"].integer(static_cast<int64_t>(address)));
-      if (block["state"].text() == "active_allocated") {
-        const int64_t requested = block["requested_size"].integer(size);
-        blocks_[address] = {.bytes = std::clamp<int64_t>(requested, 0, kMostBytes - 1),
-                            .stream = segment["stream"].integer(),
-                            .label = label_of(block["frames"])};
-      }
+      read_block(block, address, size, segment["stream"].integer());
       address += static_cast<uint64_t>(size);
     }
   }
 
-  // --- from the end back to the start ---------------------------------------------------------
-
-  void rewind() {
-    for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) undo(*entry);
+  void read_block(Value block, uint64_t address, int64_t size, int64_t stream) {
+    const std::string_view state = block["state"].text();
+    if (!state.starts_with("active") || size == 0) return;
+    const bool is_pending = state != "active_allocated";
+    if (!is_pending) end_allocated_ += static_cast<uint64_t>(size);
+    const int64_t requested = block["requested_size"].integer(size);
+    state_.blocks[address] = {.bytes = std::clamp<int64_t>(requested, 0, kMostBytes - 1),
+                              .given_bytes = size,
+                              .stream = stream,
+                              .label = label_of(block["frames"]),
+                              .is_pending = is_pending};
   }
 
-  void undo(const Entry& entry) {
-    const uint64_t end = entry.address + static_cast<uint64_t>(entry.bytes);
-    switch (entry.action) {
-      case Action::alloc:
-        blocks_.erase(entry.address);
-        return;
-      case Action::free_requested:
-      case Action::free_completed:
-        blocks_[entry.address] = {
-            .bytes = entry.bytes, .stream = entry.stream, .category = entry.category};
-        return;
-      case Action::segment_alloc:
-      case Action::segment_map:
-        segments_.remove(entry.address, end);
-        return;
-      case Action::segment_free:
-      case Action::segment_unmap:
-        segments_.add(entry.address, {.end = end,
-                                      .stream = entry.stream,
-                                      .expandable = entry.action == Action::segment_unmap});
-        return;
-      case Action::oom:
-        return;
+  // --- what it leaves open ----------------------------------------------------------------------
+
+  void judge(const RewindDoubts& rewound, const SnapshotEvents& made) {
+    std::string& notice = profile_.header.notice;
+    notice = "imported from a memory snapshot of PyTorch: device memory only";
+    if (made.start_allocated > 0 && !entries_.empty()) {
+      notice +=
+          fmt::format("; its history begins with {} allocated", bytes_text(made.start_allocated));
+    }
+    doubt(rewound.unknown_sizes,
+          "blocks from before its history that may each be up to 1 MiB larger than shown");
+    if (!has_segments_) return;  // then it does not say what was at its end
+    doubt(rewound.contradictions + made.misplaced,
+          "events that do not fit its segments, as if the history had stopped before the snapshot");
+    doubt(made.resized + unruled_blocks(),
+          "blocks whose size does not follow from the allocator's default settings");
+    const bool is_as_at_end = static_cast<uint64_t>(made.allocated) == end_allocated_ &&
+                              static_cast<uint64_t>(made.reserved) == end_reserved_;
+    if (profile_.judgement.lost_events == 0 && !is_as_at_end) {
+      doubt(1, "sums at the end that differ from those of its segments");
     }
   }
 
-  // --- events ----------------------------------------------------------------------------------
+  /// Counts what is unknown as events that were lost, and says why.
+  void doubt(int64_t count, std::string_view why) {
+    if (count == 0) return;
+    profile_.judgement.lost_events += count;
+    profile_.header.notice += fmt::format("; {}: {}", why, count);
+  }
 
-  void write_start() {
-    stream_of(0);
-    for (const auto& [begin, range] : segments_.ranges()) {
-      profile_.events.push_back({.address = begin,
-                                 .value = static_cast<int64_t>(range.end - begin),
-                                 .label = range.expandable ? mapped_label() : 0,
-                                 .stream = stream_of(range.stream),
-                                 .kind = EventKind::alloc,
-                                 .space = Space::segment});
+  /// Returns the number of allocations without a size, if the allocator had settings that blocks.h
+  /// does not know.
+  int64_t unruled_blocks() const {
+    const Value settings = snapshot_["allocator_settings"];
+    const int64_t largest_split = settings["max_split_size"].integer(-1);
+    bool is_usual = largest_split < 0 || largest_split >= kMostBytes;
+    for (int64_t of_mib = 1; of_mib <= kMostRounded_mib; of_mib *= 2) {
+      const Value divisions = settings["roundup_power2_divisions"][std::to_string(of_mib)];
+      is_usual = is_usual && divisions.integer() <= 1;
     }
-    for (const auto& [address, block] : blocks_) {
-      profile_.events.push_back({.address = address,
-                                 .value = block.bytes,
-                                 .label = block.label,
-                                 .stream = stream_of(block.stream),
-                                 .kind = EventKind::alloc,
-                                 .space = Space::device,
-                                 .category = block.category});
-      live_[address] = block;
-    }
+    if (is_usual) return 0;
+    return std::ranges::count_if(entries_, [](const TraceEntry& entry) {
+      return entry.action == TraceAction::alloc && entry.given_bytes == 0;
+    });
   }
 
-  /// Returns the label of a segment's event if memory is mapped into an expandable segment.
-  uint32_t mapped_label() { return intern("expandable segment"); }
-
-  void write_trace() {
-    int64_t now_us = start_us_ = entries_.empty() ? 0 : entries_.front().time_us;
-    for (const Entry& entry : entries_) {
-      now_us = std::max(now_us, entry.time_us);
-      const int64_t time_ns = (now_us - start_us_) * 1000;
-      if (!completes_free(entry, time_ns)) write_entry(entry, time_ns);
-    }
-    hold_freed((now_us - start_us_) * 1000);
-  }
-
-  /// True for the completion of a free that was requested before: [Note: held blocks].
-  bool completes_free(const Entry& entry, int64_t time_ns) {
-    const bool is_completion = entry.action == Action::free_completed;
-    if (is_completion && freed_ == entry.address) {
-      freed_ = 0;
-      return true;
-    }
-    hold_freed(time_ns);
-    if (!is_completion || held_.erase(entry.address) == 0) return false;
-    profile_.events.push_back(
-        {.time_ns = time_ns, .address = entry.address, .kind = EventKind::release});
-    return true;
-  }
-
-  void hold_freed(int64_t time_ns) {
-    if (freed_ == 0) return;
-    profile_.events.push_back({.time_ns = time_ns, .address = freed_, .kind = EventKind::hold});
-    held_.insert(freed_);
-    freed_ = 0;
-  }
-
-  void write_entry(const Entry& entry, int64_t time_ns) {
-    Event event{.time_ns = time_ns,
-                .address = entry.address,
-                .value = entry.bytes,
-                .label = entry.label,
-                .stream = stream_of(entry.stream),
-                .category = entry.category};
-    switch (entry.action) {
-      case Action::alloc:
-        live_[entry.address] = {.bytes = entry.bytes,
-                                .stream = entry.stream,
-                                .label = entry.label,
-                                .category = entry.category};
-        event.kind = EventKind::alloc;
-        break;
-      case Action::free_requested:
-      case Action::free_completed: {
-        const auto live = live_.find(entry.address);
-        if (live == live_.end()) return;  // its free was requested before
-        event.value = live->second.bytes;
-        if (event.label == 0) event.label = live->second.label;
-        event.category = live->second.category;
-        live_.erase(live);
-        event.kind = EventKind::free;
-        if (entry.action == Action::free_requested) freed_ = entry.address;
-        break;
-      }
-      case Action::segment_alloc:
-      case Action::segment_free:
-      case Action::segment_map:
-      case Action::segment_unmap:
-        event.space = Space::segment;
-        event.category = Category::other;
-        event.label = is_mapping(entry.action) ? mapped_label() : 0;
-        event.kind = is_release(entry.action) ? EventKind::free : EventKind::alloc;
-        break;
-      case Action::oom:
-        event.kind = EventKind::out_of_memory;
-        break;
-    }
-    profile_.events.push_back(event);
-  }
-
-  static bool is_mapping(Action action) {
-    return action == Action::segment_map || action == Action::segment_unmap;
-  }
-  static bool is_release(Action action) {
-    return action == Action::segment_free || action == Action::segment_unmap;
+  /// Returns the label of memory in expandable segments, or 0 if there is none.
+  uint32_t mapped_label() {
+    const bool maps = std::ranges::any_of(
+        entries_, [](const TraceEntry& entry) { return is_mapping(entry.action); });
+    const bool has_mapped = std::ranges::any_of(
+        state_.segments.ranges(), [](const auto& range) { return range.second.expandable; });
+    return maps || has_mapped ? intern("expandable segment") : 0;
   }
 
   Value snapshot_;
   int device_;
   Value trace_;
-  std::vector<Entry> entries_;
-  SegmentRanges segments_;                // at the end, then at the start
-  std::map<uint64_t, LiveBlock> blocks_;  // the same
-  std::map<uint64_t, LiveBlock> live_;
-  uint64_t freed_ = 0;  // address freed by the last entry; 0: it freed none
-  std::unordered_set<uint64_t> held_;
-  std::map<int64_t, uint16_t> streams_;
+  std::vector<TraceEntry> entries_;
+  SnapshotState state_;  // at the end, then at the start
+  bool has_segments_ = false;
+  uint64_t end_allocated_ = 0;  // unsigned, since a damaged snapshot may overflow it
+  uint64_t end_reserved_ = 0;
   std::map<std::pair<std::string, uint32_t>, uint32_t> labels_;
   std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>, uint32_t> frames_;
   std::unordered_map<Document::Index, uint32_t> frame_labels_;
   std::unordered_set<Document::Index> block_lists_;  // the lists that segments have
-  int64_t start_us_ = 0;
   Profile profile_;
 };
 

@@ -13,10 +13,11 @@ namespace shardlens::profiler {
 
 /// Imports `bytes`, a pickle of protocol 2 to 5 or JSON. Device memory ends when its free is
 /// requested, as in LibTorch's allocated_bytes; if the free is not completed at once, the block is
-/// held until it is. Allocations that were alive before the history began come first, at time 0. A
-/// label is the program's innermost Python frame, "file:line function"; without one, PyTorch's
-/// innermost frame; without that, the innermost name. Categories are `other` unless an entry has
-/// one of ours.
+/// held until it is. What was there before the history began comes first, at time 0: segments and
+/// blocks with their places and sizes, as snapshot_rewind.h finds them. What the snapshot leaves
+/// open counts as lost events, and the notice says why. A label is the program's innermost Python
+/// frame, "file:line function"; without one, PyTorch's innermost frame; without that, the innermost
+/// name. Categories are `other` unless an entry has one of ours.
 ///
 /// `device` may be left out if only one device has any entry. Throws std::invalid_argument if the
 /// bytes are not a snapshot, are damaged or unsafe, or have no entry of the device.

@@ -7,8 +7,7 @@ namespace shardlens::profiler {
 namespace {
 
 bool continues(const SegmentRange& left, const SegmentRange& right) {
-  return left.expandable && right.expandable && left.stream == right.stream &&
-         left.small == right.small;
+  return left.expandable && right.expandable && left.stream == right.stream;
 }
 
 }  // namespace
@@ -19,6 +18,7 @@ void SegmentRanges::add(uint64_t begin, SegmentRange range) {
   const auto after = ranges_.find(range.end);
   if (after != ranges_.end() && continues(range, after->second)) {
     range.end = after->second.end;
+    range.small = range.small || after->second.small;
     ranges_.erase(after);
   }
   const auto next = ranges_.lower_bound(begin);
@@ -26,6 +26,7 @@ void SegmentRanges::add(uint64_t begin, SegmentRange range) {
     const auto before = std::prev(next);
     if (before->second.end == begin && continues(before->second, range)) {
       before->second.end = range.end;
+      before->second.small = before->second.small || range.small;
       return;
     }
   }

@@ -11,7 +11,7 @@ struct SegmentRange {
   uint64_t end = 0;
   int64_t stream = 0;
   bool expandable = false;  // its adjacent ranges are one segment
-  bool small = false;       // it serves the small pool
+  bool small = false;       // serves the small pool; a joined range does if a part does
 };
 
 class SegmentRanges {

@@ -16,6 +16,16 @@ int64_t BlockTracker::take(const Event& event) {
   return 0;
 }
 
+int64_t BlockTracker::given_for(uint64_t address, int64_t requested) const {
+  const uint32_t index = by_address_.find(address);
+  if (index == kNone) return 0;
+  const Block& block = blocks_[index];
+  if (block.held) return block.bytes;
+  const int64_t rounded = rounded_request(requested);
+  if (block.used || block.bytes < rounded) return 0;
+  return is_split(block.bytes, rounded, block.expandable) ? rounded : block.bytes;
+}
+
 int64_t BlockTracker::largest_fit_bytes(uint16_t stream) const {
   int64_t largest = 0;
   for (const auto& [address, segment] : segments_) {
@@ -24,8 +34,7 @@ int64_t BlockTracker::largest_fit_bytes(uint16_t stream) const {
       if (blocks_[i].used) continue;
       if (segment.pool == Pool::small) {
         largest = std::max(largest, std::min(kSmallRequestBytes, blocks_[i].bytes));
-      } else if (blocks_[i].bytes >
-                 kSmallRequestBytes) {  // the other pool serves smaller requests
+      } else if (blocks_[i].bytes > kSmallRequestBytes) {  // the other pool serves smaller requests
         largest = std::max(largest, blocks_[i].bytes);
       }
     }
@@ -141,6 +150,7 @@ void BlockTracker::hold(uint64_t address, int64_t bytes) {
   block.used = block.held = true;
   block.requested = 0;
   count_used(block, 1);
+  last_held_ = address;
 }
 
 void BlockTracker::release_held(uint64_t address) {
@@ -154,10 +164,19 @@ uint32_t BlockTracker::free_block_around(uint64_t address) const {
     auto segment = segments_.upper_bound(address);
     if (segment == segments_.begin()) return kNone;
     segment = std::prev(segment);
-    index = segment->second.first;
+    index = first_to_search(segment->first, segment->second.first, address);
     while (index != kNone && blocks_[index].end() <= address) index = blocks_[index].next;
   }
   return index == kNone || blocks_[index].used ? kNone : index;
+}
+
+/// Returns the block from which to walk to an address: the last held one, since a list of a
+/// segment's blocks is in order, or else the segment's first.
+uint32_t BlockTracker::first_to_search(uint64_t segment_begin, uint32_t first,
+                                       uint64_t address) const {
+  if (last_held_ < segment_begin || last_held_ > address) return first;
+  const uint32_t last = by_address_.find(last_held_);
+  return last == kNone ? first : last;
 }
 
 int64_t BlockTracker::allocate_unplaced(uint64_t address, int64_t requested) {

@@ -30,6 +30,9 @@ class BlockTracker {
   /// its default.
   std::vector<Event> snapshot(uint32_t mapped_label) const;
 
+  /// Returns the bytes that an allocation at this address would be given; 0 if no free block that
+  /// is large enough begins there.
+  int64_t given_for(uint64_t address, int64_t requested) const;
   /// Returns the largest request that the free blocks of a stream serve without the driver. Walks
   /// through all blocks.
   int64_t largest_fit_bytes(uint16_t stream) const;
@@ -73,6 +76,7 @@ class BlockTracker {
   void hold(uint64_t address, int64_t bytes);
   void release_held(uint64_t address);
   uint32_t free_block_around(uint64_t address) const;
+  uint32_t first_to_search(uint64_t segment_begin, uint32_t first, uint64_t address) const;
   void set_free(uint32_t index);
 
   void add_segment(const Event& event);
@@ -100,6 +104,7 @@ class BlockTracker {
   AddressMap unplaced_;           // of the others
   uint64_t freed_address_ = 0;    // the last block that was freed,
   int64_t freed_bytes_ = 0;       // and the bytes that it had been given
+  uint64_t last_held_ = 0;        // address of the last block that was held
 };
 
 }  // namespace shardlens::profiler

@@ -267,9 +267,11 @@ TEST_CASE("a snapshot without history has live memory only, all from the start")
             {"size":512,"requested_size":5,"state":"active_allocated"}]}],
           "device_traces":[[],[]]})";
   const Profile profile = import_memory_viz(text);
-  REQUIRE(profile.events.size() == 3);
-  CHECK(profile.events[1] == Event{.address = 4096, .value = 1000, .stream = 1});
-  CHECK(profile.events[2] == Event{.address = 4096 + 1536, .value = 5, .stream = 1});
+  REQUIRE(profile.events.size() == 5);
+  CHECK(profile.events[1] == Event{.address = 4096, .value = 1024, .kind = EventKind::hold});
+  CHECK(profile.events[2] == Event{.address = 4096, .value = 1000, .stream = 1});
+  CHECK(profile.events[3] == Event{.address = 4096 + 1536, .value = 512, .kind = EventKind::hold});
+  CHECK(profile.events[4] == Event{.address = 4096 + 1536, .value = 5, .stream = 1});
 }
 
 TEST_CASE("a file that is not a snapshot, or has several devices, is refused with a way out") {
