@@ -31,9 +31,10 @@ constexpr int64_t kMostTime_us = int64_t{1} << 52;
 constexpr size_t kMostFrames = 1 << 20;
 constexpr int64_t kMostRounded_mib = 32768;  // the last key of roundup_power2_divisions
 
-/// Parts of the names of functions that allocate for other functions, as in PyTorch 2.15.
-constexpr std::array<std::string_view, 4> kAllocators = {"CachingAllocator", "CachedAllocator",
-                                                         "gather_with_cpp", "at::detail::empty_"};
+/// Parts of the names of functions that allocate for other functions, as in PyTorch 2.1 to 2.15.
+constexpr std::array<std::string_view, 8> kAllocators = {
+    "CachingAllocator",   "CachedAllocator", "gather_with_cpp", "at::detail::empty_",
+    "at::detail::_empty", "create_out",      "::set_output_",   "TensorIteratorBase::"};
 
 bool is_python(std::string_view file) { return file.ends_with(".py") || file.starts_with('<'); }
 

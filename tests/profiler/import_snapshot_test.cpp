@@ -232,3 +232,22 @@ TEST_CASE("sizes that only other settings of the allocator explain leave the pea
   CHECK(profile.judgement.bound() == PeakBound::about);
   CHECK_THAT(profile.header.notice, ContainsSubstring("default settings: 1"));
 }
+
+TEST_CASE("blocks of older versions are named by the operator that asked for them") {
+  json frames = json::array();
+  for (const char* name :
+       {"c10::cuda::CUDACachingAllocator::Native::DeviceCachingAllocator::malloc(signed char)",
+        "at::TensorBase at::detail::_empty_generic<long>(c10::ArrayRef<long>, c10::Allocator*)",
+        "at::detail::empty_generic(c10::ArrayRef<long>)", "at::detail::empty_cuda(long)",
+        "at::(anonymous namespace)::create_out(c10::ArrayRef<long>)",
+        "at::(anonymous namespace)::structured_sqrt_out_functional::set_output_raw_strided(long)",
+        "at::TensorIteratorBase::fast_set_up(at::TensorIteratorConfig const&)",
+        "at::(anonymous namespace)::wrapper_CUDA_sqrt(at::Tensor const&)"}) {
+    frames.push_back({{"name", name}, {"filename", "??"}, {"line", 0}});
+  }
+  const json snapshot = {
+      {"device_traces", json::array({json::array({alloc_entry(4096, frames)})})}};
+  const Profile profile = import_memory_viz(snapshot.dump());
+  CHECK(profile.strings.at(profile.events.at(0).label) ==
+        "at::(anonymous namespace)::wrapper_CUDA_sqrt(at::Tensor const&)");
+}
