@@ -17,6 +17,7 @@
 #include "profiler/exchange/alive_at.h"
 #include "profiler/file/reader.h"
 #include "profiler/report/alive_tree.h"
+#include "profiler/report/report.h"
 
 namespace shardlens::profiler {
 
@@ -59,10 +60,13 @@ AliveTree tree_of(const Profile& profile, const AliveBlocks& alive, TreeGrouping
 std::string title_of_tree(const Profile& profile, const AliveBlocks& alive,
                           const AliveOptions& options) {
   const std::string step = alive.step < 0 ? "" : fmt::format(", step {}", alive.step);
-  std::string text = fmt::format(
-      "alive after {:.3f} s{} ({}): {}{} in {} blocks, by {} from the {}\n",
-      static_cast<double>(alive.time_ns) / 1e9, step, options.at, bound_prefix(profile.judgement),
-      bytes_text(alive.bytes), alive.count, options.by, options.from);
+  const bool has_times =
+      profile.header.start_realtime_ns != 0 ||
+      std::ranges::any_of(profile.events, [](const Event& event) { return event.time_ns != 0; });
+  std::string text = fmt::format("alive{} {}{} ({}): {}{} in {} blocks, by {} from the {}\n",
+                                 has_times ? "" : ",", time_text(alive.time_ns, has_times), step,
+                                 options.at, bound_prefix(profile.judgement),
+                                 bytes_text(alive.bytes), alive.count, options.by, options.from);
   if (!is_whole(profile.judgement)) {
     text += fmt::format("  {}\n", judgement_text(profile.judgement));
   }

@@ -14,6 +14,7 @@ constexpr size_t kMostFailures = 3;
 
 void Analysis::take(const Event& event) {
   ++events_;
+  has_times_ = has_times_ || event.time_ns != 0;
   if (!is_usable(event)) {
     ++unmatched_;
     return;

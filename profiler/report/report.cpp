@@ -166,6 +166,7 @@ RankReport Analysis::finish(const Header& header, const std::vector<std::string>
   RankReport report;
   report.header = header;
   report.events = events_;
+  report.has_times = has_times_ || header.start_realtime_ns != 0;
   report.unmatched = unmatched_;
   report.judgement = std::move(judgement);
   report.main = main_space_of(space_events_);

@@ -107,6 +107,7 @@ struct RankReport {
   std::string source;  // the file
   Header header;
   int64_t events = 0;
+  bool has_times = true;  // false: all are 0, as in snapshots of PyTorch 2.1 and older
   Judgement judgement;
   int64_t unmatched = 0;                                   // frees and changes of unknown addresses
   std::array<std::optional<SpaceReport>, kSpaces> spaces;  // empty: it has no event
@@ -179,6 +180,7 @@ class Analysis {
   int64_t step_ = -1;
   bool in_step_ = false;
   int64_t events_ = 0;
+  bool has_times_ = false;
   int64_t unmatched_ = 0;
   int64_t failure_count_ = 0;
   std::vector<Failure> failures_;
@@ -194,6 +196,9 @@ RankReport analyse(const Profile& profile);
 /// Returns the report as text for people: a screen for each rank, the one with the highest peak
 /// first. A rank without allocations gets one line.
 std::string report_text(std::vector<RankReport> ranks);
+
+/// Returns "after 0.123 s", or "no times".
+std::string time_text(int64_t time_ns, bool has_times);
 
 /// Returns what held the memory when memory last ran out in the recording, in at most 40 lines.
 /// Returns an empty text if it never did.

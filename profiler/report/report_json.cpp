@@ -200,6 +200,7 @@ Json rank_json(const RankReport& rank) {
           {"out_of_memory_count", rank.out_of_memory_count},
           {"counters", counters_json(rank)},
           {"events", rank.events},
+          {"has_times", rank.has_times},
           {"lost", rank.judgement.lost_events},
           {"unmatched", rank.unmatched},
           {"diagnostics", rank.judgement.faults}};

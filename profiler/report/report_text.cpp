@@ -47,10 +47,10 @@ std::string_view name_in(const Header& header, Category category) {
   return category_name(category, has_shards(header));
 }
 
-std::string moment_text(const Moment& at) {
+std::string moment_text(const RankReport& rank, const Moment& at) {
   std::string text(to_string(at.phase));
   if (at.step >= 0) text += fmt::format(", step {}", at.step);
-  return text + fmt::format(", after {:.3f} s", static_cast<double>(at.time_ns) / 1e9);
+  return fmt::format("{}, {}", text, time_text(at.time_ns, rank.has_times));
 }
 
 std::string title_of(const RankReport& rank) {
@@ -84,7 +84,7 @@ std::string peak_rows(const RankReport& rank, const SpaceReport& space) {
         of_segments ? fmt::format(", {}{} reserved", bound, bytes_text(*of_segments)) : "");
   };
   std::string text = row("peak", peak_text(space.peak_bytes, reserved));
-  text += row("when", moment_text(space.peak_at));
+  text += row("when", moment_text(rank, space.peak_at));
   text += action_row(space.peak_at.action, space.peak_action);
   if (!rank.step_peak) return text;
   const auto& bytes = rank.step_peak->bytes;
@@ -169,7 +169,11 @@ std::string held_row(const BlockTotals& blocks) {
       fmt::format("{}: {} given", bytes_text(blocks.reserved), bytes_text(blocks.allocated()));
   if (blocks.rounding > 0) text += fmt::format(" ({} rounding)", bytes_text(blocks.rounding));
   const std::string unused = unused_text(blocks);
-  return row("reserved then", unused.empty() ? text : text + ", " + unused);
+  if (!unused.empty()) text += ", " + unused;
+  if (blocks.unplaced > 0) {
+    text += fmt::format("; {} given lies outside its segments", bytes_text(blocks.unplaced));
+  }
+  return row("reserved then", text);
 }
 
 std::string step_rows(const RankReport& rank) {
@@ -281,9 +285,10 @@ std::string end_rows(const RankReport& rank, const SpaceReport& space) {
   return text;
 }
 
-std::string failure_rows(const Header& header, const OutOfMemory& failure) {
+std::string failure_rows(const RankReport& rank, const OutOfMemory& failure) {
+  const Header& header = rank.header;
   std::string text = fmt::format("\n  out of memory: {} asked for, {}\n",
-                                 bytes_text(failure.asked_bytes), moment_text(failure.at));
+                                 bytes_text(failure.asked_bytes), moment_text(rank, failure.at));
   text += action_row(failure.at.action, failure.action);
   text += row("for", std::string(name_in(header, failure.category)) +
                          (failure.label.empty() ? "" : " of " + shown(failure.label)));
@@ -301,7 +306,7 @@ std::string failure_rows(const Header& header, const OutOfMemory& failure) {
 
 std::string failures_text(const RankReport& rank) {
   std::string text;
-  for (const OutOfMemory& failure : rank.out_of_memory) text += failure_rows(rank.header, failure);
+  for (const OutOfMemory& failure : rank.out_of_memory) text += failure_rows(rank, failure);
   const int64_t more = rank.out_of_memory_count - static_cast<int64_t>(rank.out_of_memory.size());
   if (more > 0) text += fmt::format("  and {} more times before the last\n", more);
   return text;
@@ -344,6 +349,11 @@ std::string missing_ranks_text(const std::vector<RankReport>& ranks) {
 
 }  // namespace
 
+std::string time_text(int64_t time_ns, bool has_times) {
+  if (!has_times) return "no times";
+  return fmt::format("after {:.3f} s", static_cast<double>(time_ns) / 1e9);
+}
+
 std::string action_text(int32_t id, const std::string& words) {
   if (id < 0) return "outside a pass";
   return words.empty() ? fmt::format("action {}", id) : fmt::format("{} {}", id, shown(words));
@@ -351,7 +361,7 @@ std::string action_text(int32_t id, const std::string& words) {
 
 std::string out_of_memory_text(const RankReport& rank) {
   if (rank.out_of_memory.empty()) return {};
-  return title_of(rank) + failure_rows(rank.header, rank.out_of_memory.back());
+  return title_of(rank) + failure_rows(rank, rank.out_of_memory.back());
 }
 
 std::string report_text(std::vector<RankReport> ranks) {

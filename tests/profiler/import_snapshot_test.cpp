@@ -233,6 +233,15 @@ TEST_CASE("sizes that only other settings of the allocator explain leave the pea
   CHECK_THAT(profile.header.notice, ContainsSubstring("default settings: 1"));
 }
 
+TEST_CASE("a snapshot of PyTorch 2.1, which has no times, is reported so") {
+  json snapshot = {{"device_traces", json::array({json::array({alloc_entry(4096, {})})})}};
+  CHECK_THAT(report_text({analyse(import_memory_viz(snapshot.dump()))}),
+             ContainsSubstring("starting, no times\n"));
+  snapshot["device_traces"][0][0]["time_us"] = 1'700'000'000'000'000;
+  CHECK_THAT(report_text({analyse(import_memory_viz(snapshot.dump()))}),
+             ContainsSubstring("starting, after 0.000 s\n"));
+}
+
 TEST_CASE("blocks of older versions are named by the operator that asked for them") {
   json frames = json::array();
   for (const char* name :

@@ -109,7 +109,7 @@ TEST_CASE("a report has no row for what was not recorded, nor for zero bytes") {
                     {.address = 1 << 20, .value = 2 << 20, .category = Category::parameter_shard}};
   CHECK(report_text({analyse(profile)}) == R"(rank 0 of 1 on cuda
   peak                  2.00 MiB allocated, 2.00 MiB reserved
-  when                  starting, after 0.000 s
+  when                  starting, no times
   reserved then         2.00 MiB: 2.00 MiB given
 
   alive at the peak           given        asked
