@@ -212,8 +212,11 @@ constexpr std::array kCommands = {
             "RUN|FILE --format memory-viz|memory-viz-json|perfetto|csv|html [--rank R] --out PATH",
             "write it for PyTorch's memory viewer, Perfetto, a spreadsheet or a browser",
             export_recording},
-    Command{"import", "SNAPSHOT.pickle --out FILE.slp",
-            "turn a PyTorch memory snapshot into a recording", import_snapshot},
+    Command{
+        "import", "SNAPSHOT.pickle [--device N] --out FILE.slp",
+        "turn a PyTorch memory snapshot into a recording; --device chooses the GPU of a snapshot "
+        "of several",
+        import_snapshot},
     Command{"bundle", "RUN [-o FILE]",
             "pack a run into one file to copy home: all but its checkpoints and model", bundle},
     Command{"check", "FILE", "list a file's blocks and what is damaged; exit code 1 if anything is",
