@@ -48,8 +48,8 @@ class Rewinder {
       ++contradictions_;
       return;
     }
-    if (block->second.given_bytes != 0 && !entry.says_size)
-      entry.given_bytes = block->second.given_bytes;
+    const int64_t given_bytes = block->second.given_bytes;
+    if (given_bytes != 0 && !entry.says_size) entry.given_bytes = given_bytes;
     blocks_.erase(block);
   }
 

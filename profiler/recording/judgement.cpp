@@ -44,7 +44,7 @@ std::string judgement_text(const Judgement& judgement) {
   std::string text = state_text(judgement);
   if (judgement.lost_events > 0) {
     text += fmt::format(
-        "{}{} events were lost, since they could not be kept: the peak may be higher or lower",
+        "{}{} events were lost or are uncertain: the peak may be higher or lower",
         text.empty() ? "" : "; ", judgement.lost_events);
   }
   return text.empty() ? std::string(to_string(judgement.state)) : text;

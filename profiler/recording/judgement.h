@@ -33,7 +33,7 @@ constexpr auto choice_words(PeakBound) { return words("exact", "at_least", "abou
 
 struct Judgement {
   RecordingState state = RecordingState::whole;
-  int64_t lost_events = 0;            // that could not be kept
+  int64_t lost_events = 0;            // that could not be kept, or that an import left open
   int64_t missing_from_ns = -1;       // events are missing from this time on; -1: none
   std::vector<std::string> faults{};  // what is damaged or missing, one line each
 
