@@ -29,9 +29,10 @@ struct Gpu {
   int sm_count = 0;
   int64_t memory_bytes = 0;
   int64_t l2_bytes = 0;
+  bool has_nvlink = false;  // among all GPUs of a node
 };
 
-/// The number of GPUs in one machine, which NVLink joins.
+/// The number of GPUs in one machine.
 constexpr int kGpusANode = 8;
 
 /// Lists the known GPUs, the newest generation of data centre GPUs first.

@@ -29,20 +29,35 @@ struct NamedRates {
   Rates rates;
 };
 
-// NVIDIA's data sheets, dense rates: "B200" (HGX), "H200 Tensor Core GPU", "H100 Tensor Core GPU"
-// (SXM), "A100 Tensor Core GPU" (SXM), "L40S", "L4", "A10" with AWS's figures for the A10G, and the
-// Ada white paper for the RTX 4090. Networks are the adapters of DGX B200, H200, H100 (400 Gbit/s a
-// GPU) and A100 (200); for the others 100 Gbit/s an adapter is assumed. PCIe: 4.0 or 5.0 x 16.
+// NVIDIA's data sheets, dense rates: "B200" and "B300" (HGX), "GB200 NVL72", "H200 Tensor Core
+// GPU", "H100 Tensor Core GPU" (SXM and PCIe), "A100 Tensor Core GPU" (SXM), "A800" (its NVLink has
+// 400 GB/s), "L40S", "L4", "A10" with AWS's figures for the A10G, "RTX A6000", "V100 GPU" (SXM2),
+// "T4", and the white papers of GeForce cards, with fp32 sums in tensor cores. NVIDIA publishes no
+// sheet of the H20: those of its sellers. Networks are the adapters of DGX B200, H200, H100 (400
+// Gbit/s a GPU; 800 for B300), A100 (200) and V100 (50); for the others 100 Gbit/s an adapter is
+// assumed. PCIe: 3.0 (V100, T4), 4.0 or 5.0 x 16; GB200 has half of a Grace CPU's link, 900 GB/s
+// both ways.
 constexpr std::array kRates = {
+    NamedRates{"b300", {75, 2250, 8000, 900, 100, 64}},
+    NamedRates{"gb200", {80, 2500, 8000, 900, 50, 225}},
     NamedRates{"b200", {75, 2250, 8000, 900, 50, 64}},
     NamedRates{"h200", {67, 989, 4800, 450, 50, 64}},
     NamedRates{"h100", {67, 989, 3350, 450, 50, 64}},
+    NamedRates{"h100-pcie", {51, 756, 2000, 64, 12.5, 64}},
+    NamedRates{"h20", {44, 148, 4000, 450, 50, 64}},
     NamedRates{"a100-80", {19.5, 312, 2039, 300, 25, 32}},
     NamedRates{"a100-40", {19.5, 312, 1555, 300, 25, 32}},
+    NamedRates{"a800", {19.5, 312, 2039, 200, 25, 32}},
     NamedRates{"l40s", {91.6, 362, 864, 32, 12.5, 32}},
     NamedRates{"l4", {30.3, 121, 300, 32, 12.5, 32}},
     NamedRates{"a10g", {31.5, 70, 600, 32, 12.5, 32}},
+    NamedRates{"a6000", {38.7, 155, 768, 32, 12.5, 32}},
+    NamedRates{"v100", {15.7, 125, 900, 150, 6.25, 16, false}},
+    NamedRates{"v100-16", {15.7, 125, 900, 150, 6.25, 16, false}},
+    NamedRates{"t4", {8.1, 65, 320, 16, 12.5, 16, false}},
+    NamedRates{"rtx5090", {104.8, 209.5, 1792, 64, 12.5, 64}},
     NamedRates{"rtx4090", {82.6, 165, 1008, 32, 12.5, 32}},
+    NamedRates{"rtx3090", {35.6, 71, 936, 32, 12.5, 32}},
 };
 
 // These rates are assumptions about a core with wide vectors and a host's memory; they serve only
@@ -184,7 +199,8 @@ class Clock {
   }
 
   double forward_seconds(const UnitSpec& unit, DType dtype) const {
-    const double tflops = dtype == DType::fp32 ? rates_.fp32_tflops : rates_.half_tflops;
+    const bool is_half = dtype == DType::fp16 || (dtype == DType::bf16 && rates_.has_bf16);
+    const double tflops = is_half ? rates_.half_tflops : rates_.fp32_tflops;
     const double matrices = forward_flops(spec_, unit, config_.batch) / (tflops * 1e12 * kReached);
     const double memory = per_second(rates_.memory_gbps);
     const double kept = kept_elements(spec_, unit, config_.batch);

@@ -158,7 +158,7 @@ TEST_CASE("a plan for a GPU's largest batch names it", "[planner][plan]") {
 
 TEST_CASE("wrong usage is one line that says how to fix it", "[planner][plan]") {
   const std::vector<Flags> wrong = {
-      {"--gpu", "h20"},
+      {"--gpu", "h2000"},
       {"--gpu", "h200", "--device", "cpu"},
       {"--device", "tpu"},
       {"--gpu", "h200", "--capacity", "much"},

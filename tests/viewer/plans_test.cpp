@@ -321,7 +321,7 @@ TEST_CASE("the what-if panel shows the planner's plan, changes it, and keeps it"
   const planner::Plan plan = planner::make_plan(wanted, {});
   CHECK(presenter.runs()[1].ranks[0].lane.peak().max_bytes == plan.peak.allocated_bytes);
   CHECK(presenter.runs()[1].name == "run: batch 128, offload all");
-  CHECK(says(draw(presenter), "of 139.80 GiB"));
+  CHECK(says(draw(presenter), "of 139.81 GiB"));
 
   act(presenter, "whatif.keep");
   act(presenter, "whatif.reset");

@@ -23,7 +23,7 @@ struct RankLane {
 
 /// The facts of a plan that are shown with its timeline.
 struct Outlook {
-  std::string verdict;         // in words: "fits: 5.32 GiB of 139.80 GiB, 134.48 GiB free"
+  std::string verdict;         // in words: "fits: 5.32 GiB of 139.81 GiB, 134.49 GiB free"
   bool fits = true;            // true if it fits without retries,
   bool needs_retries = false;  // or if it fits only with them
   int64_t device_bytes = 0;

@@ -41,7 +41,7 @@ bool takes_flash(const Question& q) {
   if (capability.major < 8 || !is_reduced(q.query.scalar_type())) return false;
   if (!q.has_equal_widths() || q.width() > kWidest) return false;
   // Backward of these widths needs more shared memory than such GPUs have.
-  const bool is_small = capability.major == 8 && (capability.minor == 6 || capability.minor == 9);
+  const bool is_small = (capability.major == 8 && capability.minor >= 6) || capability.major == 12;
   const bool is_too_wide = q.width() > kTooWide && q.width() <= kNarrowAgain;
   if (is_small && is_too_wide && needs_node({&q.query, &q.key, &q.value})) return false;
   if (q.options.causal && q.query.size(2) != q.key.size(2)) return false;
@@ -51,7 +51,11 @@ bool takes_flash(const Question& q) {
 /// Applies use_mem_efficient_attention in transformers/cuda/sdp_utils.cpp.
 bool takes_efficient(const Question& q) {
   constexpr int64_t kAlignmentBytes = 16;
-  const int64_t alignment = kAlignmentBytes / bytes_of(q.query.scalar_type());
+  const Type type = q.query.scalar_type();
+  const bool has_all_types = q.query.context().gpu->capability.major >= 8;
+  if (!has_all_types && type == Type::bf16) return false;
+  const bool is_free = !has_all_types && !is_reduced(type);  // such kernels take any width
+  const int64_t alignment = is_free ? 1 : kAlignmentBytes / bytes_of(type);
   if (q.width() % alignment != 0 || q.value.size(3) % alignment != 0) return false;
   const bool takes_groups = q.query.context().torch->efficient_takes_groups;
   return q.width() == q.key.size(3) && (takes_groups ? q.fits_heads() : q.has_equal_heads()) &&

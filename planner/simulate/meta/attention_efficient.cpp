@@ -22,7 +22,7 @@ struct Tile {
 };
 
 /// Returns the first of the kernels in mem_eff_attention/kernels/cutlassB.h that takes the head
-/// width and fits in shared memory, among those for compute capability 8.0 and up.
+/// width and fits in shared memory.
 Tile backward_tile(const Gpu& gpu, Type type, int64_t width) {
   constexpr int64_t kLargeSharedMemory = int64_t{128} << 10;
   const bool is_large = gpu.capability.shared_memory_per_block_opt_in_bytes >= kLargeSharedMemory;
@@ -30,7 +30,9 @@ Tile backward_tile(const Gpu& gpu, Type type, int64_t width) {
   if (width <= 64) return {64, 64, true};
   if (width > 128) return {128, 64, false};
   if (is_large) return {128, 128, true};
-  return width <= 96 ? Tile{128, 64, true} : Tile{64, 64, false};
+  const int generation = gpu.capability.major;
+  if (generation == 7 || (generation == 8 && width <= 96)) return {128, 64, true};
+  return {64, 64, false};
 }
 
 /// Applies Params::workspace_size in mem_eff_attention/kernel_backward.h, and num_splits_key in
@@ -77,15 +79,23 @@ ForwardResult run_forward(const Tensor& query, const Tensor& value, bool keeps_s
   return made;
 }
 
-/// Sums for each row the product of output and its gradient; kernels for reduced precision compute
-/// it themselves. Arguments are [B, T, H, E].
+/// True for kernels that compute the sums of row_sums themselves: kKernelComputesDelta in
+/// mem_eff_attention/kernel_backward.h.
+bool sums_rows(const Gpu& gpu, Type type, int64_t width) {
+  const bool is_volta = gpu.capability.major == 7 && gpu.capability.minor == 0;
+  return is_reduced(type) && (!is_volta || backward_tile(gpu, type, width).in_registers);
+}
+
+/// Sums for each row the product of output and its gradient, in fp32. Arguments are [B, T, H, E].
 Tensor row_sums(const Tensor& gradient, const Tensor& output) {
   Context& context = gradient.context();
   const int64_t batch = gradient.size(0), tokens = gradient.size(1), heads = gradient.size(2);
-  if (is_reduced(gradient.scalar_type())) {
+  if (sums_rows(*context.gpu, gradient.scalar_type(), gradient.size(3))) {
     return Tensor::empty(context, {batch, heads, tokens}, Type::fp32);
   }
-  const Holder product(empty_like(output));
+  const Holder wide_gradient(gradient.to(Type::fp32));
+  const Tensor wide_output = output.to(Type::fp32);
+  const Holder product(empty_like(wide_output));
   const Tensor sums = Tensor::empty(context, {batch, tokens, heads}, Type::fp32);
   return sums.transpose(1, 2).contiguous();
 }

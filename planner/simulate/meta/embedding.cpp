@@ -23,11 +23,12 @@ struct CubTiles {
 };
 
 CubTiles tiles_of(const Context& context) {
-  constexpr int64_t kLargeSort = 4608, kSmallSort = 3840, kSmallUnique = 320;
+  constexpr int64_t kLargeSort = 4608, kSmallSort = 3840, kVoltaSort = 2816, kSmallUnique = 320;
   const models::UniqueTiles& unique = context.torch->unique_tiles;
   const ComputeCapability& capability = context.gpu->capability;
   if (capability.major >= 10) return {kLargeSort, unique.blackwell};
   if (capability.major == 9) return {kLargeSort, unique.hopper};
+  if (capability.major < 8) return {kVoltaSort, kSmallUnique};
   if (capability.minor == 0) return {kSmallSort, unique.a100};
   return {kSmallSort, kSmallUnique};
 }

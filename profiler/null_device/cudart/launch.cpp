@@ -4,6 +4,8 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <array>
+#include <iterator>
 
 #include "profiler/null_device/cudart/errors.h"
 #include "profiler/null_device/driver/known_memory.h"
@@ -65,13 +67,15 @@ cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* function) {
   return cudaSuccess;
 }
 
-/// Returns the version of the wheel's newest machine code that runs on this GPU. LibTorch has none
-/// for Ada (8.9), and runs the code for 8.6 there.
+/// Returns the version of the wheel's newest machine code that runs on this GPU: LibTorch for CUDA
+/// 13 has code for 7.5, 8.0, 8.6, 9.0, 10.0 and 12.0, and CUB refuses every other version. It has
+/// none for Volta (7.0): the code for Turing stands in, which takes as much memory.
 int code_version() {
+  constexpr std::array kCode = {75, 80, 86, 90, 100, 120};
   const int version = 10 * attribute(cudaDevAttrComputeCapabilityMajor) +
                       attribute(cudaDevAttrComputeCapabilityMinor);
-  constexpr int kAda = 89, kAmpere = 86;
-  return version == kAda ? kAmpere : version;
+  const auto newer = std::ranges::upper_bound(kCode, version);
+  return newer == kCode.begin() ? kCode.front() : *std::prev(newer);
 }
 
 /// Returns a kernel's attributes. The code is never read, so every kernel takes as many registers
@@ -89,8 +93,8 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, 
                                                                    int block_threads,
                                                                    size_t shared_bytes, unsigned) {
   if (block_threads <= 0) return result(cudaErrorInvalidValue);
-  const auto per_block =
-      static_cast<int>(shared_bytes) + attribute(cudaDevAttrReservedSharedMemoryPerBlock);
+  const int per_block = std::max(
+      1, static_cast<int>(shared_bytes) + attribute(cudaDevAttrReservedSharedMemoryPerBlock));
   *blocks = std::min({attribute(cudaDevAttrMaxBlocksPerMultiprocessor),
                       attribute(cudaDevAttrMaxThreadsPerMultiProcessor) / block_threads,
                       attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor) / per_block});

@@ -82,7 +82,10 @@ int attribute(const Gpu& gpu, CUdevice_attribute name) {
       return capability.max_threads_per_sm;
     case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR:
       return capability.max_blocks_per_sm;
-    // These are the same for every compute capability from 8.0 on.
+    case CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK:
+      return static_cast<int>(capability.shared_memory_per_sm_bytes -
+                              capability.shared_memory_per_block_opt_in_bytes);
+    // These are the same for every compute capability from 7.0 on.
     case CU_DEVICE_ATTRIBUTE_WARP_SIZE:
       return 32;
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
@@ -98,8 +101,6 @@ int attribute(const Gpu& gpu, CUdevice_attribute name) {
       return 65535;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK:
       return 48 << 10;
-    case CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK:
-      return 1 << 10;
     case CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY:
       return 64 << 10;
     case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK:
