@@ -29,6 +29,13 @@ int ranks_on_node(const RankSet& ranks) {
   return std::clamp(kGpusANode / ranks.stride, 1, ranks.size);
 }
 
+void take_published(OutsideMemory& outside, const profiler::CudaFigure& figure) {
+  outside.context_bytes = figure.bytes;
+  outside.below_bytes = figure.bytes - figure.least_bytes;
+  outside.above_bytes = figure.most_bytes - figure.bytes;
+  outside.doubt = figure.doubt;
+}
+
 /// Returns how many communicators the recorded run had.
 int recorded_communicators(const profiler::Header& header) {
   Config config;
@@ -97,17 +104,18 @@ int communicators_of(const Schedule& schedule, int64_t wanted) {
 }
 
 OutsideMemory outside_memory(const Gpu& gpu, const Schedule& schedule, int64_t communicators,
-                             const Calibration* calibration) {
+                             const KnownOutside& known) {
   const std::vector<Channel> channels = communicator_channels(schedule, communicators);
-  const profiler::CudaFigures figures = profiler::published_cuda_figures();
-  OutsideMemory outside{.context_bytes = figures.context_bytes,
-                        .modules_bytes = figures.modules_bytes,
-                        .communicators = static_cast<int>(channels.size()),
-                        .source = {}};
-  if (calibration != nullptr) {
+  OutsideMemory outside{.communicators = static_cast<int>(channels.size()),
+                        .given_bytes = known.bytes};
+  if (known.bytes) return outside;
+  const auto& calibration = known.calibration;
+  if (calibration) {
     outside.context_bytes = calibration->context_bytes;
     outside.modules_bytes = calibration->modules_bytes;
     outside.source = calibration->source;
+  } else {
+    take_published(outside, profiler::cuda_figure(gpu));
   }
   for (const Channel channel : channels) {
     const int64_t measured = calibration ? calibration->nccl_bytes_a_communicator : 0;

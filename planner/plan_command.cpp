@@ -30,12 +30,13 @@ AllocatorSettings settings_of(const std::string& text) {
   }
 }
 
-std::optional<int64_t> budget_of(const PlanFlags& flags) {
-  if (flags.budget.empty()) return std::nullopt;
+/// Returns the size that a flag gives; nothing if it is not given.
+std::optional<int64_t> size_of(const char* flag, const std::string& text) {
+  if (text.empty()) return std::nullopt;
   try {
-    return parse_bytes(flags.budget);
+    return parse_bytes(text);
   } catch (const std::invalid_argument& error) {
-    throw std::invalid_argument(fmt::format("--budget {}", error.what()));
+    throw std::invalid_argument(fmt::format("--{} {}", flag, error.what()));
   }
 }
 
@@ -78,8 +79,8 @@ std::string write_configs(const SearchResult& result, const std::string& directo
 
 PlanOutcome search(const PlanArguments& arguments, const PlanOptions& options) {
   if (!arguments.flags.config_out.empty()) make_folder(arguments.flags.config_out);
-  const SearchResult result =
-      search_strategies(arguments.config, arguments.given, options, budget_of(arguments.flags));
+  const SearchResult result = search_strategies(arguments.config, arguments.given, options,
+                                                size_of("budget", arguments.flags.budget));
   PlanOutcome outcome{.exit_code = result.front.empty() ? 3 : 0};
   std::string written;
   if (!arguments.flags.config_out.empty()) {
@@ -126,7 +127,10 @@ PlanOutcome plan_command(const std::vector<std::string>& arguments,
       .gpu = flags.gpu, .allocator = settings_of(allocator_settings), .explains = flags.explain};
   options.pytorch = pytorch_of(flags);
   options.torch = plan_torch(flags.torch, options.pytorch.has_value());
-  if (!flags.calibration.empty()) options.calibration = read_calibration(flags.calibration);
+  options.outside.bytes = size_of("beside", flags.beside);
+  if (!flags.calibration.empty()) {
+    options.outside.calibration = read_calibration(flags.calibration);
+  }
   return answer(parsed, options);
 }
 

@@ -47,12 +47,17 @@ Json at_peak_json(const PlannedPeak& peak) {
 }
 
 Json outside_json(const OutsideMemory& outside) {
+  const char* const from = outside.is_calibrated() ? "calibrated" : "cold";
   return {{"context_bytes", outside.context_bytes},
           {"modules_bytes", outside.modules_bytes},
           {"nccl_bytes", outside.nccl_bytes},
           {"communicators", outside.communicators},
-          {"from", outside.is_calibrated() ? "calibrated" : "cold"},
-          {"source", outside.source}};
+          {"from", outside.given_bytes ? "given" : from},
+          {"source", outside.source},
+          {"beside_bytes", outside.total_bytes()},
+          {"least_beside_bytes", outside.least_bytes()},
+          {"most_beside_bytes", outside.most_bytes()},
+          {"doubt", outside.doubt.empty() ? Json(nullptr) : Json(outside.doubt)}};
 }
 
 Json failure_json(const std::optional<PlanFailure>& failure) {

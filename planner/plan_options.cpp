@@ -30,6 +30,10 @@ constexpr std::array kFlags = {
     PlanFlag{"calibration", "FILE.slp|FILE.json",
              "a run recorded on such a GPU, for the memory outside LibTorch's allocator",
              &PlanFlags::calibration},
+    PlanFlag{"beside", "SIZE",
+             "the memory outside LibTorch's allocator, e.g. 700MiB, if you know it: CUDA's, NCCL's "
+             "and that of other programs",
+             &PlanFlags::beside},
     PlanFlag{"engine", "shardlens|pytorch-fsdp2",
              "the program: Shardlens's own, or a Python one that calls fully_shard()",
              &PlanFlags::engine},
@@ -85,6 +89,9 @@ void require_consistent(const PlanFlags& flags) {
   const int answers = flags.text + flags.shards + flags.search + !flags.solve.empty();
   if (answers > 1) {
     throw std::invalid_argument("--text, --shards, --search, --solve: give only one of them");
+  }
+  if (!flags.beside.empty() && !flags.calibration.empty()) {
+    throw std::invalid_argument("--beside and --calibration: give one of them");
   }
   const bool is_of_search = !flags.budget.empty() || !flags.config_out.empty();
   if (is_of_search && !flags.search) {

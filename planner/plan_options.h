@@ -13,6 +13,7 @@ namespace shardlens::planner {
 struct PlanFlags {
   std::string gpu;
   std::string calibration;
+  std::string beside;
   std::string engine = "shardlens";
   std::string pytorch;
   std::string torch;

@@ -180,7 +180,7 @@ class Search {
 
  private:
   PreparedRun prepared(const Config& config) const {
-    return prepare(spec_, config, target_, options_.calibration ? &*options_.calibration : nullptr);
+    return prepare(spec_, config, target_, options_.outside);
   }
 
   void time(Candidate& candidate, const Config& config) const {

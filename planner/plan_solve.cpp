@@ -26,8 +26,7 @@ struct Trial {
 
 bool fits(const Trial& tried, const PlanOptions& options) {
   try {
-    const PreparedRun run = prepare(tried.spec, tried.config, tried.target,
-                                    options.calibration ? &*options.calibration : nullptr);
+    const PreparedRun run = prepare(tried.spec, tried.config, tried.target, options.outside);
     const int64_t left = *tried.target.capacity_bytes - run.outside.total_bytes();
     if (left <= 0) return false;
     if (tried.target.gpu != nullptr) return simulate(run, options.allocator, left).fits();

@@ -67,19 +67,32 @@ std::string expandable_text(const Plan& plan) {
                      bytes_text(plan.expandable_device_bytes));
 }
 
+std::string cold_outside_text(const OutsideMemory& outside) {
+  const int64_t cuda = outside.context_bytes;
+  const int64_t least = cuda - outside.below_bytes, most = cuda + outside.above_bytes;
+  const std::string band =
+      least < most ? fmt::format(", from {} to {}", bytes_text(least), bytes_text(most)) : "";
+  return fmt::format(
+      "  outside the allocator: {} (CUDA {}{}, NCCL {} in {}; cold: published "
+      "figures; --calibration FILE.slp measures, --beside SIZE replaces)\n{}",
+      bytes_text(outside.total_bytes()), bytes_text(cuda), band, bytes_text(outside.nccl_bytes),
+      outside.communicators,
+      outside.doubt.empty() ? "" : fmt::format("  in doubt: {}\n", outside.doubt));
+}
+
 std::string outside_text(const Plan& plan) {
   if (plan.gpu.empty()) return {};
   if (plan.device.kind != DeviceKind::cuda) {
     return "  outside the allocator: nothing, as on a null device; --gpu NAME adds it\n";
   }
   const OutsideMemory& outside = plan.outside;
-  const std::string from = outside.is_calibrated()
-                               ? "calibrated by " + outside.source
-                               : "cold: published figures; --calibration FILE.slp measures";
-  return fmt::format("  outside the allocator: {} (context {}, modules {}, NCCL {} in {}; {})\n",
-                     bytes_text(outside.total_bytes()), bytes_text(outside.context_bytes),
-                     bytes_text(outside.modules_bytes), bytes_text(outside.nccl_bytes),
-                     outside.communicators, from);
+  const std::string total = bytes_text(outside.total_bytes());
+  if (outside.given_bytes) return fmt::format("  outside the allocator: {} (--beside)\n", total);
+  if (!outside.is_calibrated()) return cold_outside_text(outside);
+  return fmt::format(
+      "  outside the allocator: {} (context {}, modules {}, NCCL {} in {}; calibrated by {})\n",
+      total, bytes_text(outside.context_bytes), bytes_text(outside.modules_bytes),
+      bytes_text(outside.nccl_bytes), outside.communicators, outside.source);
 }
 
 std::string categories_text(const PlannedPeak& peak) {

@@ -20,10 +20,6 @@ namespace {
 
 constexpr size_t kLargestTensors = 10;
 
-const Calibration* calibration_of(const PlanOptions& options) {
-  return options.calibration ? &*options.calibration : nullptr;
-}
-
 // ---- live memory --------------------------------------------------------------------------------
 
 PlannedPeak at_peak_of(const PreparedRun& run, const Timeline& timeline) {
@@ -212,7 +208,7 @@ Plan plan_of(const PreparedRun& run, const PlanOptions& options,
 
 Plan make_plan(const models::ModelSpec& spec, const Config& config, const PlanTarget& target,
                const PlanOptions& options) {
-  const PreparedRun run = prepare(spec, config, target, calibration_of(options));
+  const PreparedRun run = prepare(spec, config, target, options.outside);
   std::unique_ptr<RankSimulation> simulation;
   Plan plan = plan_of(run, options, simulation);
   const bool explains = options.explains || plan.verdict != Verdict::fits;
@@ -222,7 +218,7 @@ Plan make_plan(const models::ModelSpec& spec, const Config& config, const PlanTa
 
 PlannedTimeline make_timeline(const Config& config, const PlanOptions& options) {
   const PreparedRun run =
-      prepare(spec_of(config), config, target_of(config, options), calibration_of(options));
+      prepare(spec_of(config), config, target_of(config, options), options.outside);
   std::unique_ptr<RankSimulation> simulation;
   PlannedTimeline planned{.plan = plan_of(run, options, simulation), .timeline = {}};
   const bool fits = planned.plan.verdict != Verdict::does_not_fit;

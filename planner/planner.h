@@ -35,7 +35,7 @@ constexpr auto choice_words(Verdict) { return words("fits", "fits_with_retries",
 struct PlanOptions {
   std::string gpu{};  // --gpu; empty: as --device says
   AllocatorSettings allocator{};
-  std::optional<Calibration> calibration{};
+  KnownOutside outside{};
   PlanTorch torch{};
   std::optional<PytorchOptions> pytorch{};  // a Python program; nothing: ours
   bool explains = false;                    // Plan::what_ifs, a simulation each, also where it fits

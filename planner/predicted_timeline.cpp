@@ -88,8 +88,7 @@ profiler::Header header_of(const PreparedRun& run, bool fits, bool leaves_out) {
 }
 
 PreparedRun prepared(const Config& config, const PlanOptions& options) {
-  return prepare(spec_of(config), config, target_of(config, options),
-                 options.calibration ? &*options.calibration : nullptr);
+  return prepare(spec_of(config), config, target_of(config, options), options.outside);
 }
 
 void write_events(profiler::Writer& writer, const profiler::Profile& profile) {

@@ -69,13 +69,20 @@ int rank_of(const PreparedRun& run) {
   return static_cast<int>(asked >= 0 ? asked : world_size_of(run.asked) - 1);
 }
 
-void check_calibration(const Calibration* calibration, const Gpu& gpu) {
-  if (calibration == nullptr || calibration->gpu.empty()) return;
-  if (calibration->gpu == gpu.display_name) return;
+/// Throws if the outside memory is known for another GPU than the target's.
+void check_outside(const KnownOutside& known, const PlanTarget& target) {
+  const bool has_outside = target.gpu != nullptr && !target.is_null;
+  if (known.bytes && !has_outside) {
+    throw std::invalid_argument(
+        "--beside: only applies to a plan for a real GPU; leave it out, or give --gpu NAME");
+  }
+  const auto& calibration = known.calibration;
+  if (!has_outside || !calibration || calibration->gpu.empty()) return;
+  if (calibration->gpu == target.gpu->display_name) return;
   throw std::invalid_argument(
       fmt::format("--calibration {}: recorded on {}, but this plan is for {}; give a run on such a "
                   "GPU",
-                  calibration->source, calibration->gpu, gpu.display_name));
+                  calibration->source, calibration->gpu, target.gpu->display_name));
 }
 
 }  // namespace
@@ -85,8 +92,9 @@ models::ModelSpec spec_of(const Config& config) {
 }
 
 PreparedRun prepare(models::ModelSpec spec, const Config& config, const PlanTarget& target,
-                    const Calibration* calibration) {
+                    const KnownOutside& outside) {
   check_sizes(spec, config);
+  check_outside(outside, target);
   PreparedRun run{.spec = std::move(spec),
                   .asked = config,
                   .config = one_rank_of(config, target),
@@ -103,8 +111,7 @@ PreparedRun prepare(models::ModelSpec spec, const Config& config, const PlanTarg
   run.train = build_schedule(run.spec, strategy, Pass::train);
   run.evaluate = build_schedule(run.spec, strategy, Pass::evaluate);
   if (target.gpu != nullptr && !target.is_null) {
-    check_calibration(calibration, *target.gpu);
-    run.outside = outside_memory(*target.gpu, run.train, config.communicators, calibration);
+    run.outside = outside_memory(*target.gpu, run.train, config.communicators, outside);
   }
   return run;
 }

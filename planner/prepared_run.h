@@ -36,9 +36,9 @@ struct PreparedRun {
 };
 
 /// Prepares a run. Throws std::invalid_argument for a configuration that cannot be run, or a model
-/// whose tensors have more than 2^62 bytes. `calibration`: null for cold figures.
+/// whose tensors have more than 2^62 bytes.
 PreparedRun prepare(models::ModelSpec spec, const Config& config, const PlanTarget& target,
-                    const Calibration* calibration);
+                    const KnownOutside& outside);
 
 /// Returns the spec of the model that `config` names.
 models::ModelSpec spec_of(const Config& config);

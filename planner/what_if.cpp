@@ -96,9 +96,8 @@ std::optional<WhatIf> outcome_of(const PreparedRun& run, const Plan& plan,
                                  const PlanOptions& options, const Change& change) {
   AllocatorSettings settings = options.allocator;
   settings.expandable_segments |= change.expandable_segments;
-  const auto* calibration = options.calibration ? &*options.calibration : nullptr;
   try {
-    const PreparedRun other = prepare(run.spec, change.config, run.target, calibration);
+    const PreparedRun other = prepare(run.spec, change.config, run.target, options.outside);
     const RunResult result = simulate(other, settings);
     const StepCost cost = cost_of(other), base = cost_of(run);
     return WhatIf{

@@ -16,6 +16,8 @@ JudgedRank judge_one(const RecordOptions& options, const std::string& path,
   rank.report.source = path;
   rank.outside = outside_of(options, rank.report, rank.facts);
   rank.verdict = verdict_of(rank.report, rank.facts, rank.outside.bytes, failure);
+  if (!rank.outside.doubt.empty()) rank.verdict.doubts.push_back(rank.outside.doubt);
+  keep_outside(path, rank.outside);
   rank.comparison = compare_counters(rank.report, rank.facts);
   if (rank.comparison) keep_comparison(path, *rank.comparison);
   return rank;

@@ -14,9 +14,22 @@ namespace shardlens::profiler {
 
 namespace {
 
+OutsideBytes known_outside(int64_t bytes, const char* from) {
+  return {.bytes = bytes, .least_bytes = bytes, .most_bytes = bytes, .from = from};
+}
+
 OutsideBytes measured_outside(const Ledger& ledger) {
   if (!ledger.device_used_bytes) return {};  // unknown: the program was killed too early
-  return {.bytes = *ledger.device_used_bytes - ledger.reserved_bytes.value_or(0)};
+  return known_outside(*ledger.device_used_bytes - ledger.reserved_bytes.value_or(0), "measured");
+}
+
+/// Returns "CUDA 745.00 MiB (published figures, from 740.00 MiB to 750.00 MiB)".
+std::string cuda_text(const CudaFigure& figure) {
+  const std::string band = figure.has_band()
+                               ? fmt::format(", from {} to {}", bytes_text(figure.least_bytes),
+                                             bytes_text(figure.most_bytes))
+                               : "";
+  return fmt::format("CUDA {} (published figures{})", bytes_text(figure.bytes), band);
 }
 
 std::vector<GpuGroup> communicators_of(const RecordOptions& options, int world_size,
@@ -45,16 +58,20 @@ std::string sizes_text(const std::vector<GpuGroup>& communicators) {
 OutsideBytes outside_of(const RecordOptions& options, const RankReport& report,
                         const RecordFacts& facts) {
   if (options.is_attached()) return measured_outside(report.ledger);
+  if (options.beside_bytes) return known_outside(*options.beside_bytes, "given");
   const Gpu& gpu = find_gpu(options.device.gpu);
-  const int64_t cuda_bytes = published_cuda_figures().total_bytes();
+  const CudaFigure cuda = cuda_figure(gpu);
   const auto communicators = communicators_of(options, report.header.world_size, facts);
   int64_t nccl_bytes = 0;
   for (const GpuGroup& one : communicators) {
     nccl_bytes += published_nccl_bytes(gpu, one.ranks, one.on_node);
   }
-  OutsideBytes outside{
-      .bytes = cuda_bytes + nccl_bytes,
-      .estimate = fmt::format("CUDA {} (published figures)", bytes_text(cuda_bytes))};
+  OutsideBytes outside{.bytes = cuda.bytes + nccl_bytes,
+                       .least_bytes = cuda.least_bytes + nccl_bytes,
+                       .most_bytes = cuda.most_bytes + nccl_bytes,
+                       .from = "published",
+                       .estimate = cuda_text(cuda),
+                       .doubt = cuda.doubt};
   if (communicators.empty()) return outside;
   outside.estimate += fmt::format(", NCCL {} (buffers of its version 2.30) for {}",
                                   bytes_text(nccl_bytes), sizes_text(communicators));

@@ -10,15 +10,10 @@
 
 namespace shardlens::profiler {
 
-struct OutsideBytes {
-  int64_t bytes = 0;
-  std::string estimate = {};  // what they consist of, with sources; empty: they were measured
-};
-
 /// Returns the bytes of the GPU that are in use outside PyTorch. For a real GPU they were measured
-/// when most memory was in use. For a null device they are an estimate: what CUDA takes, and what
-/// NCCL takes for each communicator that the program made. If its process ended without reporting
-/// these, the program is assumed to have made one of all ranks.
+/// when most memory was in use. For a null device they are as --beside gives them, or an estimate:
+/// what CUDA takes, and what NCCL takes for each communicator that the program made. If its process
+/// ended without reporting these, the program is assumed to have made one of all ranks.
 OutsideBytes outside_of(const RecordOptions& options, const RankReport& report,
                         const RecordFacts& facts);
 

@@ -26,6 +26,15 @@ constexpr std::string_view kNull = "null:";
 constexpr std::string_view kCuda = "cuda";
 constexpr int kUsualGpusPerNode = 8;
 
+std::optional<int64_t> parse_beside(const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  try {
+    return parse_bytes(text);
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument(fmt::format("--beside {}", error.what()));
+  }
+}
+
 Device parse_device(const std::string& text, const std::string& capacity) {
   if (text == kCuda) return {.kind = DeviceKind::cuda, .gpu = ""};
   if (!text.starts_with(kNull)) {
@@ -170,10 +179,11 @@ RecordOptions parse_record_options(const Words& arguments) {
   if (dashes != arguments.end()) options.command.assign(dashes + 1, arguments.end());
   CLI::App app;
   app.set_help_flag();
-  std::string device(kCuda), capacity, ranks, routing;
+  std::string device(kCuda), capacity, beside, ranks, routing;
   app.add_flag("--help,-h", options.help);
   app.add_option("--device", device);
   app.add_option("--capacity", capacity);
+  app.add_option("--beside", beside);
   app.add_option("--world", options.world_size);
   app.add_option("--rank", options.rank);
   app.add_option("--ranks", ranks);
@@ -197,6 +207,7 @@ RecordOptions parse_record_options(const Words& arguments) {
   options.device = parse_device(device, capacity);
   if (options.is_attached()) {
     expect_null_device("--capacity", !capacity.empty());
+    expect_null_device("--beside", !beside.empty());
     expect_null_device("--world", options.world_size.has_value());
     expect_null_device("--rank", options.rank.has_value());
     expect_null_device("--ranks", !ranks.empty());
@@ -204,6 +215,7 @@ RecordOptions parse_record_options(const Words& arguments) {
     expect_null_device("--routing", !routing.empty());
     expect_null_device("--true", !options.true_at.empty());
   }
+  options.beside_bytes = parse_beside(beside);
   if (!routing.empty()) options.routing = parse_routing(routing);
   if (!ranks.empty()) options.ranks = parse_ranks(ranks);
   check_world(options);
@@ -224,6 +236,8 @@ std::string record_help() {
          "  --out DIR          where to put profiles/rankR.slp; default: runs/SCRIPT-TIME\n\n"
          "for a simulated GPU\n"
          "  --capacity BYTES   its memory, if not that of the real GPU, such as 141GB\n"
+         "  --beside SIZE      what CUDA, NCCL and others take beside PyTorch, such as 700MiB, if\n"
+         "                     you know better than the estimate\n"
          "  --world W          number of ranks, of which only one runs\n"
          "  --rank R           the rank that runs; default: 0\n"
          "  --ranks WHICH      run several ranks, one process each, and find the one that takes\n"

@@ -25,7 +25,8 @@ struct RecordOptions {
   std::optional<int> rank;
   std::optional<WantedRanks> ranks;  // several ranks; `rank` is not given then
   std::optional<int> gpus_per_node;
-  std::optional<int64_t> steps;  // the program ends after as many optimizer steps
+  std::optional<int64_t> beside_bytes;  // of the simulated GPU, beside PyTorch; else estimated
+  std::optional<int64_t> steps;         // the program ends after as many optimizer steps
   std::optional<double> timeout_s;
   std::vector<std::string> true_at;  // "train.py:30": tensors of the null device are True there
   Routing routing;                   // how tokens choose experts if scores are not known

@@ -213,6 +213,16 @@ void keep_comparison(const std::string& recording, const Comparison& comparison)
   write_text(facts_file_of(recording).string(), json->dump() + "\n");
 }
 
+void keep_outside(const std::string& recording, const OutsideBytes& outside) {
+  auto json = facts_beside(recording);
+  if (!json) return;
+  (*json)["beside_pytorch"] = {{"bytes", outside.bytes},
+                               {"least_bytes", outside.least_bytes},
+                               {"most_bytes", outside.most_bytes},
+                               {"from", outside.from}};
+  write_text(facts_file_of(recording).string(), json->dump() + "\n");
+}
+
 namespace {
 
 /// Returns the verdict without its doubts.

@@ -57,6 +57,18 @@ std::optional<Comparison> compare_counters(const RankReport& report, const Recor
 /// recording's figures as `recorded`, under the same names as PyTorch's figures.
 void keep_comparison(const std::string& recording, const Comparison& comparison);
 
+/// The memory that is taken of the GPU beside PyTorch.
+struct OutsideBytes {
+  int64_t bytes = 0;
+  int64_t least_bytes = 0, most_bytes = 0;  // equal to `bytes` unless published figures differ
+  std::string from = "unknown";             // "measured", "given" or "published"
+  std::string estimate = {};  // what they consist of, with sources; empty: no estimate
+  std::string doubt = {};     // why the estimate may not hold; empty: none
+};
+
+/// Adds these to rankR.json beside the recording, as `beside_pytorch`.
+void keep_outside(const std::string& recording, const OutsideBytes& outside);
+
 constexpr int kDoesNotFit = 3;
 constexpr int kFitsWithRetries = 4;
 constexpr int kNotRecorded = 5;  // or not to the end

@@ -25,7 +25,7 @@ double model_flops(const std::string& name, int64_t batch) {
 
 StepCost cost(const std::vector<std::string>& flags) {
   const Config config = parse_arguments(flags).config;
-  const PreparedRun run = prepare(spec_of(config), config, target_of(config, ""), nullptr);
+  const PreparedRun run = prepare(spec_of(config), config, target_of(config, ""), {});
   return cost_of(run);
 }
 
@@ -97,7 +97,7 @@ TEST_CASE("an action begins after its stream and the actions it waits for", "[pl
     const std::vector<std::string> flags = {"--model",    "vit-b16", "--world",  "8",
                                             "--strategy", strategy,  "--device", "null:h200"};
     const Config config = parse_arguments(flags).config;
-    const PreparedRun run = prepare(spec_of(config), config, target_of(config, ""), nullptr);
+    const PreparedRun run = prepare(spec_of(config), config, target_of(config, ""), {});
     const StepCost cost = cost_of(run);
     std::array<double, kStreams> ends{};
     double last = 0;

@@ -31,7 +31,7 @@ constexpr int64_t kMiB = int64_t{1} << 20;
 PreparedRun run_of(std::vector<std::string> flags) {
   flags.insert(flags.end(), {"--model", "vit-b16", "--device", "null:h200"});
   const Config config = parse_arguments(flags).config;
-  return prepare(spec_of(config), config, target_of(config, ""), nullptr);
+  return prepare(spec_of(config), config, target_of(config, ""), {});
 }
 
 int communicators(const std::vector<std::string>& flags) {
@@ -84,12 +84,71 @@ TEST_CASE("communicators are those that the schedule uses", "[planner][outside]"
   CHECK(communicators({"--world", "8", "--reshard-after-forward", "2"}) == 3);
 }
 
+TEST_CASE("every GPU has a figure within its band, or a doubt", "[planner][outside]") {
+  for (const Gpu& gpu : gpus()) {
+    CAPTURE(gpu.name);
+    const profiler::CudaFigure figure = profiler::cuda_figure(gpu);
+    CHECK(figure.least_bytes <= figure.bytes);
+    CHECK(figure.bytes <= figure.most_bytes);
+    CHECK(figure.bytes >= 200 * kMiB);
+    CHECK(figure.bytes <= 1024 * kMiB);
+    CHECK(profiler::bytes_beside_pytorch(gpu) == figure.bytes);
+    if (figure.doubt.empty()) continue;
+    CHECK_THAT(figure.doubt,
+               ContainsSubstring(std::string(gpu.display_name) + " was not published"));
+  }
+}
+
+TEST_CASE("figures are those that GPUs were seen to take", "[planner][outside]") {
+  const auto band = [](const char* gpu) {
+    const profiler::CudaFigure figure = profiler::cuda_figure(find_gpu(gpu));
+    CHECK(figure.doubt.empty());
+    return std::pair(figure.least_bytes / kMiB, figure.most_bytes / kMiB);
+  };
+  CHECK(band("rtx4090") == std::pair<int64_t, int64_t>(447, 489));
+  CHECK(band("l4") == std::pair<int64_t, int64_t>(235, 263));
+  CHECK(band("a100-40") == std::pair<int64_t, int64_t>(501, 501));
+  CHECK(band("h100") == std::pair<int64_t, int64_t>(740, 750));
+  CHECK(band("h200") == std::pair<int64_t, int64_t>(680, 686));
+  CHECK(band("b200") == std::pair<int64_t, int64_t>(712, 712));
+  CHECK(band("a800").second == 738);
+  const profiler::CudaFigure h20 = profiler::cuda_figure(find_gpu("h20"));
+  CHECK(h20.bytes == profiler::cuda_figure(find_gpu("h100")).bytes);
+  CHECK_THAT(h20.doubt, ContainsSubstring("the estimate is from NVIDIA H100"));
+  const profiler::CudaFigure t4 = profiler::cuda_figure(find_gpu("t4"));
+  CHECK(t4.bytes == 586 * kMiB);
+  CHECK_THAT(t4.doubt, ContainsSubstring("--beside SIZE replaces it"));
+}
+
+TEST_CASE("what the user gives replaces every estimate", "[planner][outside]") {
+  const Config config = parse_arguments({"--model", "vit-b16", "--world", "8"}).config;
+  const auto outside = [&](const char* gpu, const KnownOutside& known) {
+    return prepare(spec_of(config), config, target_of(config, gpu), known).outside;
+  };
+  const OutsideMemory given = outside("t4", {.bytes = 300 * kMiB});
+  CHECK(given.total_bytes() == 300 * kMiB);
+  CHECK(given.least_bytes() == given.most_bytes());
+  CHECK(given.doubt.empty());
+  const OutsideMemory cold = outside("l4", {});
+  CHECK(cold.total_bytes() == (249 + 2 * 96) * kMiB);
+  CHECK(cold.least_bytes() == (235 + 2 * 96) * kMiB);
+  CHECK(cold.most_bytes() == (263 + 2 * 96) * kMiB);
+  CHECK_THROWS_MATCHES(
+      prepare(spec_of(config), parse_arguments({"--device", "null:h200"}).config,
+              target_of(parse_arguments({"--device", "null:h200"}).config, ""), {.bytes = 1}),
+      std::invalid_argument, MessageMatches(ContainsSubstring("--beside: only applies")));
+}
+
 TEST_CASE("NCCL takes channels, not ranks", "[planner][outside]") {
   // 24 channels of 10 + 2 MiB; NVLink SHARP on Hopper, 2 x 16 channels x 1 MiB a GPU.
   CHECK(profiler::published_nccl_bytes(find_gpu("a100-80"), 8, 8) == 288 * kMiB);
   CHECK(profiler::published_nccl_bytes(find_gpu("h200"), 8, 8) == (288 + 256) * kMiB);
   CHECK(profiler::published_nccl_bytes(find_gpu("h200"), 2, 2) == (288 + 64) * kMiB);
-  CHECK(profiler::published_nccl_bytes(find_gpu("l4"), 8, 8) == 96 * kMiB);
+  for (const char* const name : {"l4", "h100-pcie", "rtx5090", "t4"}) {  // have no NVLink
+    CHECK(profiler::published_nccl_bytes(find_gpu(name), 8, 8) == 96 * kMiB);
+  }
+  CHECK(profiler::published_nccl_bytes(find_gpu("v100"), 8, 8) == 288 * kMiB);
+  CHECK(profiler::published_nccl_bytes(find_gpu("b300"), 8, 8) == (288 + 384) * kMiB);
   // Three of 24 channels leave the node at each of 8 GPUs, which send 8 MiB more; if a rank is
   // alone on its node, all of 8 channels do.
   CHECK(profiler::published_nccl_bytes(find_gpu("h200"), 16, 8) == (288 + 256 + 24) * kMiB);
@@ -99,7 +158,7 @@ TEST_CASE("NCCL takes channels, not ranks", "[planner][outside]") {
 }
 
 TEST_CASE("more ranks never take less NCCL memory", "[planner][outside]") {
-  for (const char* const name : {"l4", "a100-80", "h100", "h200", "b200"}) {
+  for (const char* const name : {"l4", "a100-80", "h100", "h200", "b300"}) {
     for (const int gpus_a_node : {1, 2, 4, 8}) {
       int64_t before = 0;
       for (int ranks = 2; ranks <= 1024; ranks *= 2) {
@@ -117,8 +176,7 @@ TEST_CASE("ranks of a communicator that are far apart share no node", "[planner]
   // Shards within a node have two communicators, replicas of them one of two ranks, 8 apart.
   const auto nccl_mib = [](const std::vector<std::string>& flags) {
     const PreparedRun run = run_of(flags);
-    return outside_memory(find_gpu("h200"), run.train, run.asked.communicators, nullptr)
-               .nccl_bytes /
+    return outside_memory(find_gpu("h200"), run.train, run.asked.communicators, {}).nccl_bytes /
            kMiB;
   };
   CHECK(nccl_mib({"--world", "16", "--strategy", "hsdp", "--replicas", "2"}) ==
@@ -136,15 +194,17 @@ TEST_CASE("a recorded run says what is outside", "[planner][outside]") {
   CHECK(calibration.nccl_bytes_a_communicator == 320 * kMiB);
   CHECK(calibration.modules_bytes == 70 * kMiB);  // cuBLAS's own, and memory without an owner
   const PreparedRun run = run_of({"--world", "4", "--strategy", "ddp"});
-  const OutsideMemory outside = outside_memory(find_gpu("h200"), run.train, 2, &calibration);
+  const OutsideMemory outside =
+      outside_memory(find_gpu("h200"), run.train, 2, {.calibration = calibration});
   CHECK(outside.total_bytes() == (500 + 70 + 320) * kMiB);
   CHECK(outside.is_calibrated());
 
   Config config = parse_arguments({"--model", "vit-b16", "--world", "4"}).config;
-  CHECK(prepare(spec_of(config), config, target_of(config, "h200"), &calibration)
+  CHECK(prepare(spec_of(config), config, target_of(config, "h200"), {.calibration = calibration})
             .outside.is_calibrated());
-  CHECK_THROWS_MATCHES(prepare(spec_of(config), config, target_of(config, "h100"), &calibration),
-                       std::invalid_argument, MessageMatches(ContainsSubstring("recorded on")));
+  CHECK_THROWS_MATCHES(
+      prepare(spec_of(config), config, target_of(config, "h100"), {.calibration = calibration}),
+      std::invalid_argument, MessageMatches(ContainsSubstring("recorded on")));
 }
 
 TEST_CASE("a calibration that says nothing is refused", "[planner][outside]") {

@@ -76,6 +76,34 @@ TEST_CASE("a plan as JSON has every key of its schema", "[planner][plan]") {
         plan["least_capacity_bytes"]["fast"].get<int64_t>());
   CHECK(plan["verdict"] == "fits");
   CHECK(plan["outside"]["from"] == "cold");
+  CHECK(plan["outside"]["doubt"] == nullptr);
+}
+
+TEST_CASE("a plan says what is outside the allocator, and how sure it is", "[planner][plan]") {
+  const auto outside_line = [](const Flags& flags) {
+    const std::string text = command(joined({"--model", "vit-b16"}, flags)).out;
+    const size_t at = text.find("  outside the allocator");
+    return text.substr(at, text.find("\n  peak:") - at);
+  };
+  CHECK(outside_line({"--gpu", "l4", "--world", "8"}) ==
+        "  outside the allocator: 441.00 MiB (CUDA 249.00 MiB, from 235.00 MiB to 263.00 MiB, NCCL "
+        "192.00 MiB in 2; cold: published figures; --calibration FILE.slp measures, --beside SIZE "
+        "replaces)");
+  CHECK(
+      outside_line({"--gpu", "a10g"}) ==
+      "  outside the allocator: 586.00 MiB (CUDA 586.00 MiB, NCCL 0 B in 0; cold: published "
+      "figures; --calibration FILE.slp measures, --beside SIZE replaces)\n"
+      "  in doubt: CUDA's share on NVIDIA A10G was not published: the estimate is from NVIDIA RTX "
+      "6000 Ada, and a guess in part; --beside SIZE replaces it");
+  CHECK(outside_line({"--gpu", "a10g", "--beside", "300MiB"}) ==
+        "  outside the allocator: 300.00 MiB (--beside)");
+  const json given = json_of({"--gpu", "a10g", "--beside", "300MiB"})["outside"];
+  CHECK(given["from"] == "given");
+  CHECK(given["beside_bytes"] == 300 << 20);
+  CHECK(given["doubt"] == nullptr);
+  const json cold = json_of({"--gpu", "h100"})["outside"];
+  CHECK(cold["least_beside_bytes"] == 740 << 20);
+  CHECK(cold["most_beside_bytes"] == 750 << 20);
 }
 
 TEST_CASE("the exit code is the verdict", "[planner][plan]") {
@@ -173,6 +201,10 @@ TEST_CASE("wrong usage is one line that says how to fix it", "[planner][plan]") 
       {"--gpu", "h200", "--search", "--budget", "-1"},
       {"--gpu", "h200", "--text", "--timeline", "x.slp"},
       {"--gpu", "h200", "--calibration", "missing.slp"},
+      {"--gpu", "h200", "--calibration", "missing.slp", "--beside", "1GiB"},
+      {"--gpu", "h200", "--beside", "much"},
+      {"--device", "null:h200", "--beside", "1GiB"},
+      {"--device", "cpu", "--beside", "1GiB"},
       {"--gpu"},
       {"--gpu", "h200", "--worlds", "2"},
       {"--gpu", "h200", "stray"},
@@ -194,7 +226,8 @@ TEST_CASE("wrong usage is one line that says how to fix it", "[planner][plan]") 
 
 TEST_CASE("help names the flags of train and of plan", "[planner][plan]") {
   const std::string help = command({"--help"}).out;
-  for (const char* flag : {"--reshard-after-forward", "--gpu", "--solve", "--search", "--shards"}) {
+  for (const char* flag :
+       {"--reshard-after-forward", "--gpu", "--solve", "--search", "--shards", "--beside"}) {
     CHECK(help.find(flag) != std::string::npos);
   }
 }

@@ -193,7 +193,7 @@ TEST_CASE("a replay with a capacity is the simulation with it", "[planner][plan]
   for (int i = 0; i < 10; ++i) {
     const Config config = random_config(engine);
     CAPTURE(i, to_json(config));
-    const PreparedRun run = prepare(spec_of(config), config, target_of(config, ""), nullptr);
+    const PreparedRun run = prepare(spec_of(config), config, target_of(config, ""), {});
     const RunResult whole = simulate(run, {});
     const Replay replay(whole.simulation->timeline().events());
     for (const double share : {1.0, 0.97, 0.9, 0.5}) {
@@ -238,10 +238,10 @@ TEST_CASE("a GPU has less room than its null device", "[planner][plan]") {
   CHECK(on_gpu.peak == on_null.peak);
   CHECK(on_gpu.device_bytes - on_null.device_bytes == on_gpu.outside.total_bytes());
   CHECK(on_gpu.outside.nccl_bytes > 0);
-  options.calibration = Calibration{.context_bytes = 1 << 20,
-                                    .modules_bytes = 2 << 20,
-                                    .nccl_bytes_a_communicator = 3 << 20,
-                                    .source = "x.slp"};
+  options.outside.calibration = Calibration{.context_bytes = 1 << 20,
+                                            .modules_bytes = 2 << 20,
+                                            .nccl_bytes_a_communicator = 3 << 20,
+                                            .source = "x.slp"};
   const Plan calibrated = make_plan(config, options);
   CHECK(calibrated.outside.total_bytes() == (1 + 2 + 2 * 3) << 20);
 }

@@ -48,7 +48,7 @@ PreparedRun prepared(const std::vector<std::string>& flags, bool in_python = fal
   const Config config = parse_arguments(flags).config;
   PlanTarget target = target_of(config, "");
   if (in_python) target.pytorch.emplace();
-  return prepare(spec_of(config), config, target, nullptr);
+  return prepare(spec_of(config), config, target, {});
 }
 
 /// All that a simulation says, except where in the timeline it says it.

@@ -85,7 +85,7 @@ RecordedCase record(const Flags& flags, int rank) {
 
 planner::PreparedRun prepared(const Flags& flags) {
   const planner::Config config = planner::parse_arguments(flags).config;
-  return prepare(planner::spec_of(config), config, target_of(config, ""), nullptr);
+  return prepare(planner::spec_of(config), config, target_of(config, ""), {});
 }
 
 int64_t staged_bytes(const MemoryEvents& events) {

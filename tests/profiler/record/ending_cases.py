@@ -101,7 +101,7 @@ def check_differentiated(folder):
 def check_uncaught(folder):
     run = expect_no_fit(python(folder, "run_out"))
     run.expect(3, OUT_OF_MEMORY + "before its first step at misbehave.py:", "4.00 TiB could not be "
-               "allocated, with 0 B allocated and 0 B reserved by PyTorch, of 79.19 GiB (586.00 MiB are "
+               "allocated, with 0 B allocated and 0 B reserved by PyTorch, of 79.19 GiB (745.00 MiB are "
                "taken beside PyTorch); the program failed with exit code 1, OutOfMemoryError: ")
 
 

@@ -1,5 +1,6 @@
 // Tests what a recorded program is said to take of a GPU's memory beside PyTorch.
 #include <catch2/catch_test_macros.hpp>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -35,29 +36,63 @@ OutsideBytes on_h100(int world_size, const RecordFacts& facts,
 
 TEST_CASE("a single process takes what CUDA takes, and says that this is an estimate") {
   const OutsideBytes outside = on_h100(1, {.is_known = true});
-  CHECK(outside.bytes == 586 * kMiB);
-  CHECK(outside.estimate == "CUDA 586.00 MiB (published figures)");
-  CHECK(on_h100(8, {.is_known = true}).bytes == 586 * kMiB);  // it made no group
+  CHECK(outside.bytes == 745 * kMiB);
+  CHECK(outside.least_bytes == 740 * kMiB);
+  CHECK(outside.most_bytes == 750 * kMiB);
+  CHECK(outside.from == "published");
+  CHECK(outside.doubt.empty());
+  CHECK(outside.estimate == "CUDA 745.00 MiB (published figures, from 740.00 MiB to 750.00 MiB)");
+  CHECK(on_h100(8, {.is_known = true}).bytes == 745 * kMiB);  // it made no group
 }
 
 TEST_CASE("each communicator that the program made is counted") {
   const RecordFacts one{.communicators = {{8, 8}}, .is_known = true};
-  CHECK(on_h100(8, one).bytes == (586 + 544) * kMiB);
+  CHECK(on_h100(8, one).bytes == (745 + 544) * kMiB);
   CHECK(on_h100(8, one).estimate ==
-        "CUDA 586.00 MiB (published figures), NCCL 544.00 MiB (buffers of its version 2.30) for 1 "
+        "CUDA 745.00 MiB (published figures, from 740.00 MiB to 750.00 MiB), NCCL 544.00 MiB "
+        "(buffers of its version 2.30) for 1 "
         "communicator of 8 ranks");
   const RecordFacts mesh{.communicators = {{8, 1}, {64, 8}, {8, 8}}, .is_known = true};
-  CHECK(on_h100(64, mesh).bytes == (586 + 160 + 568 + 544) * kMiB);
+  CHECK(on_h100(64, mesh).bytes == (745 + 160 + 568 + 544) * kMiB);
   CHECK(on_h100(64, mesh).estimate ==
-        "CUDA 586.00 MiB (published figures), NCCL 1.24 GiB (buffers of its version 2.30) for 1 "
+        "CUDA 745.00 MiB (published figures, from 740.00 MiB to 750.00 MiB), NCCL 1.24 GiB "
+        "(buffers of its version 2.30) for 1 "
         "communicator of 64 ranks, 2 of 8, if all of them are used");
 }
 
 TEST_CASE("a process that does not list its communicators has one of all ranks") {
-  CHECK(on_h100(16, {}, {"--world", "16"}).bytes == (586 + 568) * kMiB);
-  CHECK(on_h100(16, {}).bytes == (586 + 568) * kMiB);  // the command's own torchrun
-  CHECK(on_h100(16, {}, {"--world", "16", "--gpus-per-node", "1"}).bytes == (586 + 160) * kMiB);
-  CHECK(on_h100(1, {}).bytes == 586 * kMiB);
+  CHECK(on_h100(16, {}, {"--world", "16"}).bytes == (745 + 568) * kMiB);
+  CHECK(on_h100(16, {}).bytes == (745 + 568) * kMiB);  // the command's own torchrun
+  CHECK(on_h100(16, {}, {"--world", "16", "--gpus-per-node", "1"}).bytes == (745 + 160) * kMiB);
+  CHECK(on_h100(1, {}).bytes == 745 * kMiB);
+}
+
+TEST_CASE("a GPU without a figure of its own has a doubt, until the user gives one") {
+  const RecordFacts facts{.communicators = {{8, 8}}, .is_known = true};
+  const auto on_t4 = [&](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {"--device", "null:t4", "--world", "8"});
+    return outside_of(options_of(flags), rank_of(8), facts);
+  };
+  CHECK(on_t4({}).bytes == (586 + 96) * kMiB);
+  CHECK(on_t4({}).estimate.starts_with("CUDA 586.00 MiB (published figures), NCCL"));
+  CHECK(on_t4({}).doubt.starts_with("CUDA's share on Tesla T4 was not published"));
+  const OutsideBytes given = on_t4({"--beside", "300MiB"});
+  CHECK(given.bytes == 300 * kMiB);
+  CHECK(given.from == "given");
+  CHECK(given.estimate.empty());
+  CHECK(given.doubt.empty());
+}
+
+TEST_CASE("the process's account keeps what is taken beside PyTorch") {
+  const tests::TemporaryFolder folder;
+  tests::write_file(folder.file("rank0.json"), R"({"retries": 2})");
+  keep_outside(folder.file("rank0.slp"), on_h100(1, {.is_known = true}));
+  CHECK(tests::read_file(folder.file("rank0.json")) ==
+        R"({"beside_pytorch":{"bytes":781189120,"from":"published","least_bytes":775946240,)"
+        R"("most_bytes":786432000},"retries":2})"
+        "\n");
+  keep_outside(folder.file("rank1.slp"), {});  // the process left no account
+  CHECK_FALSE(std::filesystem::exists(folder.file("rank1.json")));
 }
 
 TEST_CASE("on a real GPU the memory is measured") {
@@ -67,6 +102,7 @@ TEST_CASE("on a real GPU the memory is measured") {
   const RecordFacts facts{.communicators = {{8, 8}}, .is_known = true};
   const OutsideBytes outside = outside_of(options_of({}), report, facts);
   CHECK(outside.bytes == 600 * kMiB);
+  CHECK(outside.from == "measured");
   CHECK(outside.estimate.empty());
   CHECK(outside_of(options_of({}), rank_of(8), facts).bytes == 0);
 }

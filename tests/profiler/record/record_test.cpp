@@ -98,6 +98,7 @@ TEST_CASE("record attaches to a program on the machine's GPUs if none is named")
   check_refused({"--world", "2", "--", "python"}, "--world: only applies to a simulated GPU");
   check_refused({"--rank", "0", "--", "python"}, "such as --device null:h100");
   check_refused({"--capacity", "40GiB", "--", "python"}, "--capacity: ");
+  check_refused({"--beside", "700MiB", "--", "python"}, "--beside: ");
   check_refused({"--true", "a.py:1", "--", "python"}, "--true: ");
   check_refused({"--gpus-per-node", "8", "--", "python"}, "--gpus-per-node: ");
 }
@@ -113,6 +114,7 @@ TEST_CASE("record refuses what makes no sense, and says why") {
   check_refused({"--device", "null:h100", "--world", "12", "--gpus-per-node", "8", "--", "python"},
                 "--gpus-per-node 8");
   check_refused({"--device", "null:h100", "--gpus-per-node", "0", "--", "python"}, "--gpus-per");
+  check_refused({"--device", "null:h100", "--beside", "much", "--", "python"}, "--beside much");
   check_refused({"--device", "null:h100", "--steps", "0", "--", "python"}, "--steps");
   for (const std::string place : {"train.py", ":3", "train.py:", "train.py:x", "a:b:3"}) {
     check_refused({"--device", "null:h100", "--true", place, "--", "python"}, "--true " + place);
