@@ -31,28 +31,26 @@ constexpr bool kNvlink = true;  // bridges between two cards do not count
 
 // The counts of multiprocessors and the sizes of L2 come from NVIDIA's data sheets and architecture
 // white papers (SXM modules if there are several forms), where no printout is named. Memory is the
-// total_memory that get_device_properties of PyTorch, or deviceQuery, printed in whole MiB:
-//   b300      267.69 GiB, 287428771840 bytes (training logs of 2026); 148 multiprocessors, L2 of
-//   126
-//             MiB (benchmarks of a B300 SXM6 AC, driver 580.126)
-//   gb200     184.31 GiB (out-of-memory errors of vLLM); 152 multiprocessors (tests of FastVideo).
-//   No
-//             printout of its L2 was found: that of b200, the same chip
+// total_memory that get_device_properties of PyTorch, or deviceQuery, printed in whole MiB. It
+// depends on the driver, by up to 0.6 %.
+//   b300      267.69 GiB, 287428771840 bytes (training logs of 2026)
+//             148 multiprocessors, L2 of 126 MiB (benchmarks of a B300 SXM6 AC, driver 580.126)
+//   gb200     184.31 GiB (out-of-memory errors of vLLM), 152 multiprocessors (tests of FastVideo)
+//             the L2 is that of b200, the same chip: no printout was found
 //   b200      182631 MiB, L2 of 126.5 MiB (pytorch/ao, pull request 4002)
 //   h200      143167 MiB (OpenMOSS/SummerQuest-2026); 143156 of other drivers
 //   h100      81090 MiB (OpenMOSS/SummerQuest-2026); 81105 of driver 565
-//   h100-pcie 81105 MiB, 114 multiprocessors, L2 of 50 MiB (nvaccelinfo, driver 565); 81008 of
-//             older drivers
-//   h20       97285 MiB, 78 multiprocessors (PainlessInferenceAcceleration's seg_la.py); L2 of 60
-//             MiB (measurements of FIDESlib)
+//             81079 of driver 580.159 (tests/fixtures/gpu/h100/1-facts.json)
+//   h100-pcie 81105 MiB, 114 multiprocessors, L2 of 50 MiB (nvaccelinfo, driver 565)
+//             81008 of older drivers
+//   h20       97285 MiB, 78 multiprocessors (PainlessInferenceAcceleration's seg_la.py)
+//             L2 of 60 MiB (measurements of FIDESlib)
 //   a100-80   81053 MiB (OpenMOSS/SummerQuest-2026)
-//   a100-40   40338 MiB; 40339 (bottlerocket-os/bottlerocket, pull request 3873); newer
-//   drivers 39.49
-//             to 39.50 GiB (cornell-sysphotonics/ccl-bench)
+//   a100-40   40338 MiB; 40339 (bottlerocket-os/bottlerocket, pull request 3873)
+//             39.49 to 39.50 GiB of newer drivers (cornell-sysphotonics/ccl-bench)
 //   a800      81151 MiB (OpenMOSS/SummerQuest-2026)
-//   l40s      44.39 to 44.42 GiB, by driver (stepfun-ai/Step-Video-T2V, issue 8); older drivers
-//   45589
-//             MiB
+//   l40s      44.39 to 44.42 GiB, by driver (stepfun-ai/Step-Video-T2V, issue 8)
+//             45589 MiB of older drivers
 //   l4        22.03 GiB (ArcInstitute/evo2, issue 190)
 //   a10g      22.06 GiB
 //   a6000     48676 MiB (pytorch/ao); 48790 of other drivers

@@ -20,7 +20,8 @@ struct Measurement {
 // the capacity that a program must lose to run out of memory at the same request as there.
 //   b200     stas00/ml-engineering (debug), a trivial program
 //   h200     OpenMOSS/SummerQuest-2026, assignment A2-P: errors of one author
-//   h100     the same: 740 of the process, 750 of the GPU; rows that ran out allow 654 to 1166
+//   h100     A2-P, errors of one author: 740 of the process, 750 of the GPU
+//            our own, PyTorch 2.11: 742, and 758 with cuDNN (tests/fixtures/gpu/h100)
 //   a100-40  TianheWu/CoSeR, issue 10
 //   a800     SummerQuest-2026: rows that ran out allow more than 226 and at most 738, 501 repeats
 //            them
@@ -30,7 +31,7 @@ struct Measurement {
 constexpr std::array kMeasured = {
     Measurement{"b200", 712_MiB, 712_MiB, 712_MiB},
     Measurement{"h200", 680_MiB, 683_MiB, 686_MiB},
-    Measurement{"h100", 740_MiB, 745_MiB, 750_MiB},
+    Measurement{"h100", 740_MiB, 745_MiB, 758_MiB},
     Measurement{"a100-40", 501_MiB, 501_MiB, 501_MiB},
     Measurement{"a800", 227_MiB, 501_MiB, 738_MiB},
     Measurement{"l4", 235_MiB, 249_MiB, 263_MiB},

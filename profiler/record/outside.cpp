@@ -23,7 +23,7 @@ OutsideBytes measured_outside(const Ledger& ledger) {
   return known_outside(*ledger.device_used_bytes - ledger.reserved_bytes.value_or(0), "measured");
 }
 
-/// Returns "CUDA 745.00 MiB (published figures, from 740.00 MiB to 750.00 MiB)".
+/// Returns "CUDA 745.00 MiB (published figures, from 740.00 MiB to 758.00 MiB)".
 std::string cuda_text(const CudaFigure& figure) {
   const std::string band = figure.has_band()
                                ? fmt::format(", from {} to {}", bytes_text(figure.least_bytes),
