@@ -95,8 +95,8 @@ TEST_CASE("the rank with the highest peak comes first, an empty one is a line") 
   CHECK_THAT(text, ContainsSubstring("\n\nrank 0 of"));
   CHECK(
       text.ends_with("\nrank 1 of 3 on cpu: no allocation in 0 events; the recording is damaged, "
-                     "but no event is missing; 4 events were lost or are uncertain: the peak may be "
-                     "higher or lower\n"));
+                     "but no event is missing; 4 events were lost or are uncertain: the peak may "
+                     "be higher or lower\n"));
 }
 
 TEST_CASE("a report has no row for what was not recorded, nor for zero bytes") {

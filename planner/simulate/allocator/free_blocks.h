@@ -42,7 +42,7 @@ struct AllocatorBlock {
   int64_t bytes = 0;
   int64_t requested_bytes = 0;
   int64_t searches_when_freed = 0;  // of its pool
-  int64_t age = 0;                  // a number in the order of making, of it or its segment
+  int64_t age = 0;                  // see FreeBlockOrder
   AllocatorBlock* previous = nullptr;
   AllocatorBlock* next = nullptr;
   StreamIndex stream = 0;

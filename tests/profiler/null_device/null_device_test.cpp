@@ -278,8 +278,9 @@ TEST_CASE("use an impossible device", "[.process]") {
 }
 
 TEST_CASE("an unknown GPU leaves no device, and the error says why") {
-  CHECK_THAT(output_of_case("use an impossible device", "SHARDLENS_NULL_GPU=h300"),
-             ContainsSubstring("SHARDLENS_NULL_GPU: GPU h300: not known; did you mean h200?"));
+  CHECK_THAT(
+      output_of_case("use an impossible device", "SHARDLENS_NULL_GPU=rtx4091"),
+      ContainsSubstring("SHARDLENS_NULL_GPU: GPU rtx4091: not known; did you mean rtx4090?"));
 }
 
 TEST_CASE("a capacity that cannot be leaves no device, and the error says why") {

@@ -322,7 +322,7 @@ TEST_CASE("a null device that does not exist is refused before anything is made"
     const char* what;
   };
   const auto refused = GENERATE(values<Case>(
-      {{{"--device", "null:h20"}, "GPU h20: not known; did you mean h200?"},
+      {{{"--device", "null:rtx4091"}, "GPU rtx4091: not known; did you mean rtx4090?"},
        {{"--device", "null:"}, "not known"},
        {{"--device", "gpu"}, "--device gpu: not a device"},
        {{"--device", "cpu", "--capacity", "1GiB"}, "only a null device's memory"},
