@@ -42,9 +42,12 @@
 // cuDNN would silently take other kernels. Operations that its graphs do not cover (RNNs, CTC,
 // batch norm) need a handle, and are errors.
 //
+// Memory beside PyTorch. A real driver's context and the memory that NVIDIA's libraries allocate
+// for themselves are taken from the capacity as far as SHARDLENS_NULL_BESIDE says;
+// `shardlens record` sets it to its estimate (outside_figures.h) and tells of each communicator.
+//
 // Limits. A process is meant to use one of several devices: they share one memory. No device is
-// ever busy. A real driver's context and the memory that NVIDIA's libraries allocate for themselves
-// (about 0.5 GB) are not taken from the capacity, and addresses are never reused. CUPTI only calls
+// ever busy. Addresses are never reused. CUPTI only calls
 // back for calls on memory, whatever is enabled; it hands a full buffer back on the thread that
 // filled it; no record has a program counter or names a library. Workspaces of cuFFT, cuSOLVER and
 // cuSPARSE are upper bounds (workspace_bounds.h); cuDNN's are unknown if cuDNN is not installed.
@@ -63,6 +66,13 @@ inline constexpr const char* kNullGpuDefault = "h200";
 
 /// Overrides the GPU's bytes of device memory, as a whole number.
 inline constexpr const char* kNullCapacityVariable = "SHARDLENS_NULL_CAPACITY";
+
+/// Says how many bytes of the device are in use beside PyTorch's allocator, as a whole number: what
+/// a real driver's context and NVIDIA's libraries take. 0 if it is not set.
+inline constexpr const char* kNullBesideVariable = "SHARDLENS_NULL_BESIDE";
+
+/// If it is 1, shardlens_null_take_nccl takes what NCCL is estimated to take for a communicator.
+inline constexpr const char* kNullNcclVariable = "SHARDLENS_NULL_NCCL";
 
 /// Says how many GPUs there are, 1 to kMaxNullGpus; 1 if it is not set.
 inline constexpr const char* kNullGpusVariable = "SHARDLENS_NULL_GPUS";

@@ -20,6 +20,7 @@
 #include "base/process/installation.h"
 #include "profiler/exchange/import_history.h"
 #include "profiler/null_device/null_device.h"
+#include "profiler/null_device/outside_figures.h"
 
 namespace shardlens::profiler {
 
@@ -126,6 +127,9 @@ void set_environment(const RecordOptions& options, const PythonProgram& program,
   if (options.device.capacity_bytes > 0) {
     set(kNullCapacityVariable, options.device.capacity_bytes);
   }
+  const int64_t estimate = bytes_beside_pytorch(find_gpu(options.device.gpu));
+  set(kNullBesideVariable, options.beside_bytes.value_or(estimate));
+  set(kNullNcclVariable, options.beside_bytes ? 0 : 1);
   set(kNullGpusVariable, options.gpus());
   ::setenv("TRITON_LIBCUDA_PATH", files.stubs.c_str(), 1);
   ::setenv("TORCHINDUCTOR_CACHE_DIR", fs::absolute(compiled_in(options, claim)).c_str(), 1);

@@ -1,5 +1,7 @@
 #include "profiler/null_device/driver/device_memory.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace shardlens::profiler {
@@ -42,7 +44,7 @@ void DeviceMemory::give_back(uint64_t bytes) {
 /// Throws std::logic_error unless the bytes in use are the sum of all blocks. It goes through all
 /// blocks, so it is only called when the device is full or empty.
 void DeviceMemory::check_sums() const {
-  uint64_t bytes = 0;
+  uint64_t bytes = beside_bytes_;
   for (const auto& [address, asked_bytes] : allocations_) bytes += whole_pages(asked_bytes);
   for (const auto& [handle, memory] : physical_) bytes += memory.bytes;
   check(bytes == used_bytes_, "null device: the bytes in use are not those of its blocks");
@@ -78,6 +80,13 @@ std::optional<uint64_t> DeviceMemory::free(uint64_t address) {
   if (found.empty()) return std::nullopt;
   give_back(whole_pages(found.mapped()));
   return found.mapped();
+}
+
+void DeviceMemory::take_beside(uint64_t bytes) {
+  const std::scoped_lock lock(mutex_);
+  const uint64_t taken = std::min(whole_pages(bytes), capacity_bytes_ - used_bytes_);
+  used_bytes_ += taken;
+  beside_bytes_ += taken;
 }
 
 std::optional<uint64_t> DeviceMemory::reserve(uint64_t bytes) {

@@ -37,6 +37,10 @@ class DeviceMemory {
   /// Frees an allocation. Returns the bytes that were asked for, or nothing if none starts there.
   std::optional<uint64_t> free(uint64_t address);
 
+  /// Takes memory that has no address, as a driver's context does, or as much as is left. It is
+  /// never given back.
+  void take_beside(uint64_t bytes);
+
   /// Reserves addresses without memory behind them.
   std::optional<uint64_t> reserve(uint64_t bytes);
   bool unreserve(uint64_t address, uint64_t bytes);
@@ -73,6 +77,7 @@ class DeviceMemory {
   const uint64_t capacity_bytes_;
   mutable std::mutex mutex_;
   uint64_t used_bytes_ = 0;
+  uint64_t beside_bytes_ = 0;                   // of these, taken by take_beside()
   uint64_t lowest_address_ = kVariableAddress;  // of those handed out
   uint64_t next_handle_ = 1;
   std::map<uint64_t, uint64_t> allocations_;     // address -> bytes asked for

@@ -22,15 +22,16 @@ namespace {
 
 constexpr int64_t kMaxCapacityBytes = int64_t{1} << 40;
 
-int64_t whole_number(const char* variable, int64_t fallback, const char* what, int64_t most) {
+int64_t whole_number(const char* variable, int64_t fallback, const char* what, int64_t most,
+                     int64_t least = 1) {
   const char* const text = std::getenv(variable);
   if (text == nullptr) return fallback;
   int64_t number = 0;
   const char* const end = text + std::strlen(text);
   const auto [rest, error] = std::from_chars(text, end, number);
-  if (error != std::errc{} || rest != end || number <= 0 || number > most) {
+  if (error != std::errc{} || rest != end || number < least || number > most) {
     throw std::invalid_argument(std::string(variable) + ": " + text + ": not a " + what +
-                                ", from 1 to " + std::to_string(most));
+                                ", from " + std::to_string(least) + " to " + std::to_string(most));
   }
   return number;
 }
@@ -38,6 +39,11 @@ int64_t whole_number(const char* variable, int64_t fallback, const char* what, i
 int64_t capacity_bytes(const Gpu& gpu) {
   return whole_number(kNullCapacityVariable, gpu.memory_bytes, "capacity; give whole bytes",
                       kMaxCapacityBytes);
+}
+
+int64_t beside_bytes() {
+  return whole_number(kNullBesideVariable, 0, "size beside PyTorch; give whole bytes",
+                      kMaxCapacityBytes, 0);
 }
 
 int gpu_count() {
@@ -57,7 +63,11 @@ NullDevice from_environment() {
   try {
     const Gpu& gpu = named_gpu();
     const int64_t bytes = capacity_bytes(gpu);
-    return {.gpu = &gpu, .capacity_bytes = bytes, .count = gpu_count(), .error = ""};
+    return {.gpu = &gpu,
+            .capacity_bytes = bytes,
+            .beside_bytes = beside_bytes(),
+            .count = gpu_count(),
+            .error = ""};
   } catch (const std::invalid_argument& error) {
     return {.gpu = nullptr, .capacity_bytes = 0, .count = 0, .error = error.what()};
   }

@@ -16,7 +16,8 @@ namespace shardlens::profiler {
 struct NullDevice {
   const Gpu* gpu = nullptr;
   int64_t capacity_bytes = 0;
-  int count = 0;  // until shardlens_null_set_gpus sets another
+  int64_t beside_bytes = 0;  // in use beside PyTorch from the start on
+  int count = 0;             // until shardlens_null_set_gpus sets another
   std::string error;
 };
 
@@ -28,6 +29,10 @@ const NullDevice& null_device();
 /// Says whether a stream is captured into a graph. Only the runtime knows, and sets this when it is
 /// loaded.
 extern "C" std::atomic<bool (*)(CUstream)> shardlens_null_is_captured;
+
+/// Takes what NCCL is estimated to take for a communicator of `ranks` ranks, of which `on_node` are
+/// on this node, where SHARDLENS_NULL_NCCL is 1. Safe on any thread, after cuInit.
+extern "C" void shardlens_null_take_nccl(int ranks, int on_node);
 
 /// Sets how many GPUs there are from now on, 1 to kMaxNullGpus: a program may set its world size
 /// after something has asked the driver. Any other number is ignored. Safe on any thread.

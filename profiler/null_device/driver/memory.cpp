@@ -2,12 +2,16 @@
 // capacity.
 #include <cuda.h>
 
+#include <cstdlib>
 #include <optional>
+#include <string_view>
 
 #include "profiler/null_device/checks/check_feed.h"
 #include "profiler/null_device/driver/api_observer.h"
 #include "profiler/null_device/driver/device_memory.h"
 #include "profiler/null_device/driver/driver.h"
+#include "profiler/null_device/null_device.h"
+#include "profiler/null_device/outside_figures.h"
 
 using namespace shardlens;
 using namespace shardlens::profiler;
@@ -17,9 +21,18 @@ namespace {
 /// Returns the device's memory. It may only be called after cuInit succeeded.
 DeviceMemory& memory() {
   // It is never destroyed, because LibTorch frees memory in destructors of static objects.
-  static DeviceMemory& instance =
-      *new DeviceMemory(static_cast<uint64_t>(null_device().capacity_bytes));
+  static DeviceMemory& instance = [&]() -> DeviceMemory& {
+    const NullDevice& device = null_device();
+    auto& made = *new DeviceMemory(static_cast<uint64_t>(device.capacity_bytes));
+    made.take_beside(static_cast<uint64_t>(device.beside_bytes));
+    return made;
+  }();
   return instance;
+}
+
+bool counts_nccl() {
+  const char* const text = std::getenv(kNullNcclVariable);
+  return text != nullptr && std::string_view(text) == "1";
 }
 
 const void* pointer(CUdeviceptr address) { return reinterpret_cast<const void*>(address); }
@@ -81,6 +94,12 @@ CUresult create(CUmemGenericAllocationHandle* handle, size_t bytes) {
 }  // namespace
 
 extern "C" {
+
+void shardlens_null_take_nccl(int ranks, int on_node) {
+  if (!counts_nccl() || cuInit(0) != CUDA_SUCCESS || ranks < 2 || on_node < 1) return;
+  const int64_t bytes = published_nccl_bytes(*null_device().gpu, ranks, on_node);
+  memory().take_beside(static_cast<uint64_t>(bytes));
+}
 
 CUresult cuDeviceTotalMem(size_t* bytes, CUdevice) {
   if (cuInit(0) != CUDA_SUCCESS) return CUDA_ERROR_NOT_INITIALIZED;

@@ -96,6 +96,22 @@ TEST_CASE("free memory is the capacity minus held memory, after any sequence of 
   }
 }
 
+TEST_CASE("what is taken beside PyTorch is gone, and no more than there is") {
+  using shardlens::profiler::DeviceMemory;
+  DeviceMemory memory(10 * kPage);
+  memory.take_beside(kPage + 1);
+  CHECK(memory.free_bytes() == 8 * kPage);
+  CHECK_FALSE(memory.allocate(9 * kPage));
+  const auto all = memory.allocate(8 * kPage);
+  REQUIRE(all);
+  memory.take_beside(kPage);
+  CHECK(memory.free_bytes() == 0);
+  REQUIRE(memory.free(*all));
+  CHECK(memory.free_bytes() == 8 * kPage);
+  memory.take_beside(20 * kPage);
+  CHECK(memory.free_bytes() == 0);
+}
+
 TEST_CASE("the last addresses are handed out, and none beyond them") {
   using shardlens::profiler::DeviceMemory;
   constexpr uint64_t kAll = DeviceMemory::kVariableAddress - DeviceMemory::kFirstAddress;

@@ -130,10 +130,14 @@ def check_torchrun(folder):
 
 
 def check_filled(folder):
-    """Checks that the line has the figures of the error's own message."""
+    """Checks that the line has the figures of the error's own message, and that what is taken beside
+    PyTorch is gone."""
     run = expect_no_fit(python(folder, "fill", flags=["--capacity", "8GiB"]))
-    run.expect(3, "1.00 GiB could not be allocated, with 8.00 GiB allocated and 8.00 GiB reserved by "
-               "PyTorch, of 8.00 GiB (")
+    run.expect(3, "1.00 GiB could not be allocated, with 7.00 GiB allocated and 7.00 GiB reserved by "
+               "PyTorch, of 8.00 GiB (745.00 MiB are taken beside PyTorch)")
+    run = expect_no_fit(python(folder, "fill", flags=["--capacity", "8GiB", "--beside", "2.5GiB"]))
+    run.expect(3, "with 5.00 GiB allocated and 5.00 GiB reserved by PyTorch, of 8.00 GiB (2.50 GiB are "
+               "taken beside PyTorch)")
 
 
 # --- nothing was recorded -------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Counts the process groups that the program makes on GPUs. On a GPU each is an NCCL communicator,
 with buffers that no recording of PyTorch's allocator holds: `shardlens record` estimates these."""
 
+import ctypes
 import functools
 import os
 
@@ -38,6 +39,10 @@ def _note(c10d, group=None):
     gpus = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
     on_node = sum(rank // gpus == own // gpus for rank in ranks)
     _made.append({"ranks": len(ranks), "on_node": on_node})
+    # On the null device the communicator's buffers are taken from the device's memory.
+    take_nccl = getattr(ctypes.CDLL(None), "shardlens_null_take_nccl", None)
+    if take_nccl is not None:
+        take_nccl(len(ranks), on_node)
 
 
 @guarded("ranks that differ may be missed")
