@@ -123,8 +123,10 @@ PlanOutcome plan_command(const std::vector<std::string>& arguments,
   const PlanArguments parsed = parse_plan_arguments(arguments);
   const PlanFlags& flags = parsed.flags;
   if (parsed.help) return {.out = plan_help()};
-  PlanOptions options{
-      .gpu = flags.gpu, .allocator = settings_of(allocator_settings), .explains = flags.explain};
+  PlanOptions options{.gpu = flags.gpu,
+                      .allocator = settings_of(allocator_settings),
+                      .explains = flags.explain,
+                      .finds_bands = true};
   options.pytorch = pytorch_of(flags);
   options.torch = plan_torch(flags.torch, options.pytorch.has_value());
   options.outside.bytes = size_of("beside", flags.beside);

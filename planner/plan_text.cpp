@@ -80,6 +80,28 @@ std::string cold_outside_text(const OutsideMemory& outside) {
       outside.doubt.empty() ? "" : fmt::format("  in doubt: {}\n", outside.doubt));
 }
 
+/// Returns a line if addresses change the peaks.
+std::string bands_text(const Plan& plan) {
+  if (!plan.bands) return {};
+  const auto range = [](const PeakBand& band, const char* what) {
+    if (band.least_bytes == band.most_bytes) return std::string();
+    return fmt::format("{} to {} {}", bytes_text(band.least_bytes), bytes_text(band.most_bytes),
+                       what);
+  };
+  const std::string allocated = range(plan.bands->allocated, "allocated");
+  const std::string reserved = range(plan.bands->reserved, "reserved");
+  if (allocated.empty() && reserved.empty()) return {};
+  return fmt::format("  by the driver's addresses: {}{}{} in {} orders\n", allocated,
+                     allocated.empty() || reserved.empty() ? "" : ", ", reserved,
+                     plan.bands->orders);
+}
+
+std::string verdict_doubts_text(const Plan& plan) {
+  std::string text;
+  for (const std::string& doubt : plan.verdict_doubts) text += "  in doubt: " + doubt + "\n";
+  return text;
+}
+
 std::string outside_text(const Plan& plan) {
   if (plan.gpu.empty()) return {};
   if (plan.device.kind != DeviceKind::cuda) {
@@ -171,13 +193,14 @@ std::string plan_text(const Plan& plan) {
                       plan.parameters, to_string(plan.config.strategy), ranks,
                       ranks == 1 ? "rank" : "ranks, all alike", plan.config.batch,
                       plan.gpu.empty() ? text_of(plan.device) : plan.gpu_name, engine_text(plan));
-  text += verdict_text(plan) + torch_doubt_text(plan) + doubt_text(plan) + expandable_text(plan) +
-          outside_text(plan);
+  text += verdict_text(plan) + verdict_doubts_text(plan) + torch_doubt_text(plan) +
+          doubt_text(plan) + expandable_text(plan) + outside_text(plan);
   text +=
       fmt::format("  peak: {} allocated, {} reserved; steps alone {}, {}; kept between steps {}\n",
                   bytes_text(plan.peak.allocated_bytes), bytes_text(plan.peak.reserved_bytes),
                   bytes_text(plan.step_peak.allocated_bytes),
                   bytes_text(plan.step_peak.reserved_bytes), bytes_text(plan.static_bytes));
+  text += bands_text(plan);
   text += fmt::format("  least memory: {} without retries, {} with\n",
                       bytes_text(plan.least_fast_bytes), bytes_text(plan.least_any_bytes));
   if (plan.pinned_bytes + plan.host_bytes > 0) {

@@ -1,10 +1,15 @@
 #include "planner/planner.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <stdexcept>
 #include <utility>
 
+#include "base/check.h"
+#include "base/units.h"
 #include "planner/predicted_timeline.h"
 #include "planner/prepared_run.h"
 #include "planner/simulate/allocator/replay.h"
@@ -118,6 +123,70 @@ void judge_gpu(Plan& plan, const PreparedRun& run, const Timeline& timeline,
   if (is_tight || limits_itself(settings)) judge_with(plan, run, timeline, replay, settings);
 }
 
+AllocatorSettings within(const AllocatorSettings& settings, const Plan& plan,
+                         int64_t outside_bytes) {
+  AllocatorSettings limited = settings;
+  limited.capacity_bytes = std::max<int64_t>(0, *plan.capacity_bytes - outside_bytes);
+  return limited;
+}
+
+Verdict verdict_within(const Replay& replay, const AllocatorSettings& settings) {
+  const ReplayResult result = replay.run(settings);
+  if (result.failed_event) return Verdict::does_not_fit;
+  return result.retries > 0 ? Verdict::fits_with_retries : Verdict::fits;
+}
+
+const char* words_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::fits:
+      return "it fits";
+    case Verdict::fits_with_retries:
+      return "it fits with retries";
+    case Verdict::does_not_fit:
+      return "it does not fit";
+  }
+  unreachable("verdict out of range");
+}
+
+/// Says in how many orders of addresses the verdict is another one.
+void doubt_addresses(Plan& plan, const PeakBands& bands) {
+  const std::array<std::pair<Verdict, int>, 3> counts = {
+      {{Verdict::does_not_fit, bands.failed_orders},
+       {Verdict::fits_with_retries, bands.retried_orders},
+       {Verdict::fits, bands.orders - bands.failed_orders - bands.retried_orders}}};
+  for (const auto& [verdict, count] : counts) {
+    if (verdict == plan.verdict || count == 0) continue;
+    plan.verdict_doubts.push_back(fmt::format("in {} of {} orders of the driver's addresses {}",
+                                              count, bands.orders, words_of(verdict)));
+  }
+}
+
+void doubt_outside(Plan& plan, const Replay& replay, const AllocatorSettings& settings) {
+  for (const int64_t bytes : {plan.outside.least_bytes(), plan.outside.most_bytes()}) {
+    if (bytes == plan.outside.total_bytes()) continue;
+    const Verdict verdict = verdict_within(replay, within(settings, plan, bytes));
+    if (verdict == plan.verdict) continue;
+    plan.verdict_doubts.push_back(
+        fmt::format("with {} outside the allocator, as some figures say, "
+                    "{}",
+                    bytes_text(bytes), words_of(verdict)));
+  }
+}
+
+/// Finds the bands, and whether the verdict depends on them. It does not if all that may be taken
+/// is there.
+void find_bands(Plan& plan, const Timeline& timeline, const AllocatorSettings& settings) {
+  const Replay replay(timeline.events());
+  const bool addresses_decide = settings.free_block_order == models::FreeBlockOrder::address;
+  const int orders = addresses_decide ? kDefaultOrders : 1;
+  plan.bands = peaks_over_orders(replay, settings, orders);
+  const int64_t most_bytes = plan.bands->reserved.most_bytes + plan.outside.most_bytes();
+  if (most_bytes <= *plan.capacity_bytes && !limits_itself(settings)) return;
+  const int64_t outside_bytes = plan.outside.total_bytes();
+  doubt_addresses(plan, peaks_over_orders(replay, within(settings, plan, outside_bytes), orders));
+  doubt_outside(plan, replay, settings);
+}
+
 void judge_cpu(Plan& plan) {
   plan.least_fast_bytes = plan.least_any_bytes = plan.peak.allocated_bytes;
   if (plan.peak.allocated_bytes > *plan.capacity_bytes) plan.verdict = Verdict::does_not_fit;
@@ -172,13 +241,17 @@ void find_doubt(Plan& plan, const PreparedRun& run, const PlanOptions& options) 
 /// Returns the simulation whose peaks the plan reports: on a device as large as the target's if the
 /// run fits there, else on an unlimited one.
 std::unique_ptr<RankSimulation> judged_simulation(Plan& plan, const PreparedRun& run,
-                                                  const AllocatorSettings& settings) {
+                                                  const PlanOptions& options) {
+  const AllocatorSettings settings = with_rules(options.allocator, *run.target.torch.rules);
   RunResult result = simulate(run, settings);
   take_peaks(plan, run, *result.simulation);
   if (run.target.gpu == nullptr) {
     judge_cpu(plan);
   } else {
     judge_gpu(plan, run, result.simulation->timeline(), settings);
+  }
+  if (options.finds_bands && run.target.gpu != nullptr) {
+    find_bands(plan, result.simulation->timeline(), settings);
   }
   const bool is_fast = plan.verdict == Verdict::fits;
   plan.headroom_bytes =
@@ -195,7 +268,7 @@ Plan plan_of(const PreparedRun& run, const PlanOptions& options,
              std::unique_ptr<RankSimulation>& simulation) {
   Plan plan;
   describe(plan, run);
-  simulation = judged_simulation(plan, run, options.allocator);
+  simulation = judged_simulation(plan, run, options);
   find_doubt(plan, run, options);
   plan.static_bytes = static_bytes_of(run, simulation->timeline());
   plan.at_peak = at_peak_of(run, simulation->timeline());

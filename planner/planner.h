@@ -23,6 +23,7 @@
 #include "planner/outside_memory.h"
 #include "planner/plan_target.h"
 #include "planner/pytorch/program.h"
+#include "planner/simulate/allocator/peak_bands.h"
 #include "planner/simulate/allocator/settings.h"
 #include "planner/simulate/simulation.h"
 #include "profiler/recording/profile.h"
@@ -39,6 +40,7 @@ struct PlanOptions {
   PlanTorch torch{};
   std::optional<PytorchOptions> pytorch{};  // a Python program; nothing: ours
   bool explains = false;                    // Plan::what_ifs, a simulation each, also where it fits
+  bool finds_bands = false;                 // Plan::bands, about 40 replays
 };
 
 /// A set of ranks that hold the same, named by the first of them. Buckets are cut into equal
@@ -134,6 +136,12 @@ struct Plan {
   /// fits without retries or uses them already.
   std::optional<bool> expandable_segments_fit;
   int64_t expandable_device_bytes = 0;
+
+  /// The peaks over orders of addresses on an unlimited device; nothing on a CPU, or if not asked.
+  std::optional<PeakBands> bands;
+  /// Each says under which other addresses, or other memory outside the allocator, the verdict is
+  /// another one.
+  std::vector<std::string> verdict_doubts;
 
   double step_seconds = 0;  // by the cost model
   std::vector<WhatIf> what_ifs;

@@ -28,12 +28,13 @@ PeakBands peaks_over_orders(const Replay& replay, const AllocatorSettings& setti
     throw std::invalid_argument(std::to_string(orders) +
                                 " orders of addresses: there is no range; give 1 or more");
   }
-  PeakBands bands;
+  PeakBands bands{.orders = orders};
   for (int i = 0; i < orders; ++i) {
     const ReplayResult result = replay.run(settings, addresses_of(i, seed));
     widen(bands.allocated, result.peak_allocated_bytes, i == 0);
     widen(bands.reserved, result.peak_reserved_bytes, i == 0);
     bands.failed_orders += result.failed_event ? 1 : 0;
+    bands.retried_orders += !result.failed_event && result.retries > 0 ? 1 : 0;
   }
   return bands;
 }

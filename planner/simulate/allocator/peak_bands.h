@@ -23,7 +23,9 @@ struct PeakBand {
 struct PeakBands {
   PeakBand allocated;
   PeakBand reserved;
-  int failed_orders = 0;  // in which a request found no memory; their peaks end there
+  int orders = 0;
+  int failed_orders = 0;   // in which a request found no memory; their peaks end there
+  int retried_orders = 0;  // of the others, in which the cache was given back to make room
 
   bool operator==(const PeakBands&) const = default;
 };

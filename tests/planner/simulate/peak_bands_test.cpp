@@ -137,8 +137,10 @@ TEST_CASE("orders in which a request finds no memory are counted") {
       .requests = {{.bytes = 20 * kMiB, .block = 0}, {.bytes = 30 * kMiB, .block = 1}}});
   AllocatorSettings settings = plain_settings();
   settings.capacity_bytes = 40 * kMiB;
-  CHECK(peaks_over_orders(replay, settings, 7) ==
-        PeakBands{narrow(20 * kMiB), narrow(20 * kMiB), 7});
+  CHECK(peaks_over_orders(replay, settings, 7) == PeakBands{.allocated = narrow(20 * kMiB),
+                                                            .reserved = narrow(20 * kMiB),
+                                                            .orders = 7,
+                                                            .failed_orders = 7});
   CHECK_THROWS_AS(peaks_over_orders(replay, settings, 0), std::invalid_argument);
 }
 

@@ -47,14 +47,16 @@ void print_bands(const char* path) {
   const Replay replay(profile.events);
   const AllocatorSettings settings = {.free_block_order = models::FreeBlockOrder::address};
   const std::clock_t start = std::clock();
-  const auto [allocated, band, failed] = peaks_over_orders(replay, settings, kAllOrders);
+  const PeakBands bands = peaks_over_orders(replay, settings, kAllOrders);
+  const PeakBand& allocated = bands.allocated;
+  const PeakBand& band = bands.reserved;
   const double ms = 1e3 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   fmt::print("{}: {} events, falling {}, least {:+}, most {:+}, {:.2f} ms on a core a replay\n",
              path, profile.events.size(), band.falling_bytes, band.least_bytes - band.falling_bytes,
              band.most_bytes - band.falling_bytes, ms / kAllOrders);
   fmt::print("  allocated {}, least {:+}, most {:+}; {} orders failed\n", allocated.falling_bytes,
              allocated.least_bytes - allocated.falling_bytes,
-             allocated.most_bytes - allocated.falling_bytes, failed);
+             allocated.most_bytes - allocated.falling_bytes, bands.failed_orders);
   print_spreads(replay, settings);
   fmt::print("  {:3} orders  {:.3f} %\n", kAllOrders, percent(band));
 }
