@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks what only a GPU can show, in nine phases: facts, sequences, programs, prediction, numerics,
-# time, survival, histories, peaks. It runs in a folder that tests/gpu/pack has made, or in which Shardlens
-# was built, on a machine whose python3 has PyTorch.
+# time, survival, histories, peaks. It runs in a folder that tests/gpu/pack has made, or in which
+# Shardlens was built, on a machine whose python3 has PyTorch.
 #
 #     tests/gpu/run.sh [--out DIR] [--copy DIR] [--few] [--limit S] [PHASE...]     see --help
 #
