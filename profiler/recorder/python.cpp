@@ -38,6 +38,7 @@ constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGRE
 enum class OwnHistory { none, python, with_cpp };
 
 std::atomic<OwnHistory> own_history = OwnHistory::none;
+std::atomic<bool> has_own_history = false;  // or had one
 std::atomic<StepPart> step_part = StepPart::starting;
 std::atomic<bool> start_is_due = false;  // the device's use has not been sampled yet
 bool samples_device = false;             // if so, at each end of a step and at the end
@@ -264,9 +265,9 @@ std::shared_ptr<c10::GatheredContext> gather() {
   return torch::CapturedTraceback::gather(true, true, wanted == OwnHistory::with_cpp);
 }
 
-void listen(RecordContext when, size_t entries) {
+void listen(RecordContext when, size_t entries, bool clears) {
   call_with_default(allocator::recordHistory, true, allocator::CreateContextFn(gather), entries,
-                    std::max(when, RecordContext::ALLOC), /*clearHistory=*/false);
+                    std::max(when, RecordContext::ALLOC), clears);
 }
 
 Header header_of(const ShardlensRecordStart& start) {
@@ -314,7 +315,7 @@ void begin(const ShardlensRecordStart& start) {
       .has_context = !is_attached,
       .purpose = [] { return next_purpose; }});
   start_is_due = samples_device = is_attached;
-  listen(RecordContext::ALLOC, 1);
+  listen(RecordContext::ALLOC, 1, false);
   static std::once_flag once;
   std::call_once(once, [] { ::pthread_atfork(nullptr, nullptr, Recorder::forget_after_fork); });
 }
@@ -375,7 +376,9 @@ void shardlens_record_share_history(int32_t context, int64_t entries, int32_t wi
   own_history = when == RecordContext::NEVER ? OwnHistory::none
                 : with_cpp != 0              ? OwnHistory::with_cpp
                                              : OwnHistory::python;
-  listen(when, static_cast<size_t>(entries));
+  // The allocator kept its last event for us, which is not the program's.
+  const bool begins = own_history != OwnHistory::none && !has_own_history.exchange(true);
+  listen(when, static_cast<size_t>(entries), begins);
 }
 
 bool shardlens_record_end(ShardlensRecordEnd* end) {

@@ -302,7 +302,15 @@ def check_old_history(folder):
         raise AssertionError(categories)
 
 
-QUICK = [check_uncaught, check_import_error, check_sought, check_wrapper, check_differentiated]
+def check_late_history(folder):
+    """Checks that the program's own history has nothing from before it."""
+    run = python(folder, "late_history").expect(0)
+    if "entries [('alloc', 4000), ('alloc', 12000)] 2" not in run.text + run.lines:
+        raise AssertionError(run.text + run.lines)
+
+
+QUICK = [check_uncaught, check_import_error, check_sought, check_wrapper, check_differentiated,
+         check_late_history]
 LONG = [
     check_failed, check_exited, check_crashed, check_interrupted, check_terminated, check_left,
     check_caught, check_went_on, check_died, check_child, check_torchrun, check_filled,

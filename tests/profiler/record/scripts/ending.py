@@ -138,5 +138,14 @@ def old_history():
     print("entries", len(torch.cuda.memory._snapshot()["device_traces"][0]), flush=True)
 
 
+def late_history():
+    """Keeps a history of two allocations, after others."""
+    train(1)
+    torch.cuda.memory._record_memory_history()
+    kept = [torch.empty(size, device="cuda") for size in (1000, 3000)]
+    entries = torch.cuda.memory._snapshot()["device_traces"][0]
+    print("entries", [(entry["action"], entry["size"]) for entry in entries], len(kept), flush=True)
+
+
 if __name__ == "__main__":
     (vars(misbehave) | globals())[sys.argv[1]](*sys.argv[2:])
