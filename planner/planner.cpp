@@ -96,33 +96,6 @@ void find_least(Plan& plan, const Replay& replay, const AllocatorSettings& setti
   plan.least_fast_bytes = outside + most;
 }
 
-void judge_with(Plan& plan, const PreparedRun& run, const Timeline& timeline, const Replay& replay,
-                AllocatorSettings settings) {
-  settings.capacity_bytes = std::max<int64_t>(0, *plan.capacity_bytes - plan.outside.total_bytes());
-  const ReplayResult result = replay.run(settings);
-  plan.retries = result.retries;
-  if (result.failed_event) {
-    plan.verdict = Verdict::does_not_fit;
-    plan.failure = failure_at(run, timeline, *result.failed_event);
-  } else if (result.retries > 0) {
-    plan.verdict = Verdict::fits_with_retries;
-  }
-  if (plan.verdict == Verdict::fits || settings.expandable_segments) return;
-  settings.expandable_segments = true;
-  plan.expandable_segments_fit = !replay.run(settings).failed_event;
-  settings.capacity_bytes = kUnlimitedBytes;
-  plan.expandable_device_bytes =
-      replay.run(settings).peak_reserved_bytes + plan.outside.total_bytes();
-}
-
-void judge_gpu(Plan& plan, const PreparedRun& run, const Timeline& timeline,
-               const AllocatorSettings& settings) {
-  const Replay replay(timeline.events());
-  find_least(plan, replay, settings);
-  const bool is_tight = *plan.capacity_bytes < plan.least_fast_bytes;
-  if (is_tight || limits_itself(settings)) judge_with(plan, run, timeline, replay, settings);
-}
-
 AllocatorSettings within(const AllocatorSettings& settings, const Plan& plan,
                          int64_t outside_bytes) {
   AllocatorSettings limited = settings;
@@ -130,10 +103,24 @@ AllocatorSettings within(const AllocatorSettings& settings, const Plan& plan,
   return limited;
 }
 
-Verdict verdict_within(const Replay& replay, const AllocatorSettings& settings) {
-  const ReplayResult result = replay.run(settings);
+Verdict verdict_of(const ReplayResult& result) {
   if (result.failed_event) return Verdict::does_not_fit;
   return result.retries > 0 ? Verdict::fits_with_retries : Verdict::fits;
+}
+
+void judge_with(Plan& plan, const PreparedRun& run, const Timeline& timeline, const Replay& replay,
+                AllocatorSettings settings) {
+  settings = within(settings, plan, plan.outside.total_bytes());
+  const ReplayResult result = replay.run(settings);
+  plan.retries = result.retries;
+  plan.verdict = verdict_of(result);
+  if (result.failed_event) plan.failure = failure_at(run, timeline, *result.failed_event);
+  if (plan.verdict == Verdict::fits || settings.expandable_segments) return;
+  settings.expandable_segments = true;
+  plan.expandable_segments_fit = !replay.run(settings).failed_event;
+  settings.capacity_bytes = kUnlimitedBytes;
+  plan.expandable_device_bytes =
+      replay.run(settings).peak_reserved_bytes + plan.outside.total_bytes();
 }
 
 const char* words_of(Verdict verdict) {
@@ -164,27 +151,37 @@ void doubt_addresses(Plan& plan, const PeakBands& bands) {
 void doubt_outside(Plan& plan, const Replay& replay, const AllocatorSettings& settings) {
   for (const int64_t bytes : {plan.outside.least_bytes(), plan.outside.most_bytes()}) {
     if (bytes == plan.outside.total_bytes()) continue;
-    const Verdict verdict = verdict_within(replay, within(settings, plan, bytes));
+    const Verdict verdict = verdict_of(replay.run(within(settings, plan, bytes)));
     if (verdict == plan.verdict) continue;
     plan.verdict_doubts.push_back(
-        fmt::format("with {} outside the allocator, as some figures say, "
-                    "{}",
-                    bytes_text(bytes), words_of(verdict)));
+        fmt::format("with {} outside the allocator, as some figures say, {}", bytes_text(bytes),
+                    words_of(verdict)));
   }
 }
 
 /// Finds the bands, and whether the verdict depends on them. It does not if all that may be taken
 /// is there.
-void find_bands(Plan& plan, const Timeline& timeline, const AllocatorSettings& settings) {
-  const Replay replay(timeline.events());
+void find_bands(Plan& plan, const Replay& replay, const AllocatorSettings& settings) {
   const bool addresses_decide = settings.free_block_order == models::FreeBlockOrder::address;
   const int orders = addresses_decide ? kDefaultOrders : 1;
   plan.bands = peaks_over_orders(replay, settings, orders);
   const int64_t most_bytes = plan.bands->reserved.most_bytes + plan.outside.most_bytes();
   if (most_bytes <= *plan.capacity_bytes && !limits_itself(settings)) return;
-  const int64_t outside_bytes = plan.outside.total_bytes();
-  doubt_addresses(plan, peaks_over_orders(replay, within(settings, plan, outside_bytes), orders));
+  if (addresses_decide) {
+    const int64_t outside_bytes = plan.outside.total_bytes();
+    doubt_addresses(plan, peaks_over_orders(replay, within(settings, plan, outside_bytes), orders));
+  }
   doubt_outside(plan, replay, settings);
+}
+
+void judge_gpu(Plan& plan, const PreparedRun& run, const Timeline& timeline,
+               const PlanOptions& options) {
+  const AllocatorSettings settings = with_rules(options.allocator, *run.target.torch.rules);
+  const Replay replay(timeline.events());
+  find_least(plan, replay, settings);
+  const bool is_tight = *plan.capacity_bytes < plan.least_fast_bytes;
+  if (is_tight || limits_itself(settings)) judge_with(plan, run, timeline, replay, settings);
+  if (options.finds_bands) find_bands(plan, replay, settings);
 }
 
 void judge_cpu(Plan& plan) {
@@ -242,22 +239,18 @@ void find_doubt(Plan& plan, const PreparedRun& run, const PlanOptions& options) 
 /// run fits there, else on an unlimited one.
 std::unique_ptr<RankSimulation> judged_simulation(Plan& plan, const PreparedRun& run,
                                                   const PlanOptions& options) {
-  const AllocatorSettings settings = with_rules(options.allocator, *run.target.torch.rules);
-  RunResult result = simulate(run, settings);
+  RunResult result = simulate(run, options.allocator);
   take_peaks(plan, run, *result.simulation);
   if (run.target.gpu == nullptr) {
     judge_cpu(plan);
   } else {
-    judge_gpu(plan, run, result.simulation->timeline(), settings);
-  }
-  if (options.finds_bands && run.target.gpu != nullptr) {
-    find_bands(plan, result.simulation->timeline(), settings);
+    judge_gpu(plan, run, result.simulation->timeline(), options);
   }
   const bool is_fast = plan.verdict == Verdict::fits;
   plan.headroom_bytes =
       *plan.capacity_bytes - (is_fast ? plan.least_fast_bytes : plan.least_any_bytes);
   if (plan.verdict != Verdict::fits_with_retries) return std::move(result.simulation);
-  result = simulate(run, settings, *plan.capacity_bytes - plan.outside.total_bytes());
+  result = simulate(run, options.allocator, *plan.capacity_bytes - plan.outside.total_bytes());
   take_peaks(plan, run, *result.simulation);
   plan.retries = std::max(plan.retries, result.retries);  // including rounds that are left out
   return std::move(result.simulation);

@@ -143,9 +143,8 @@ std::unique_ptr<RankSimulation> make_simulation(const PreparedRun& run,
 
 RunResult simulate(const PreparedRun& run, const AllocatorSettings& settings,
                    int64_t capacity_bytes) {
-  AllocatorSettings limited = settings;
+  AllocatorSettings limited = with_rules(settings, *run.target.torch.rules);
   limited.capacity_bytes = capacity_bytes;
-  limited.rounds_memory_fraction = run.target.torch.rules->rounds_memory_fraction;
   RunResult result{.simulation = make_simulation(run, limited)};
   try {
     result.simulation->run();

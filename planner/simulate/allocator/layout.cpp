@@ -57,12 +57,13 @@ std::vector<BlockId> AllocatorModel::lay_out(const std::vector<SegmentLayout>& s
     require_sound(segment);
     require(segment.stream < pending_.size(), segment, "belongs to a stream that is not known");
     require(addresses.insert(segment.address).second, segment, "is there twice");
+    const int64_t bytes = bytes_of(segment);
+    require(take_memory(bytes), segment, "does not fit on the device with those before it");
     Block* whole = add_segment({.segment = segments_++,
                                 .segment_address = segment.address,
                                 .stream = segment.stream,
                                 .pool = segment.pool},
-                               bytes_of(segment));
-    require(whole != nullptr, segment, "does not fit on the device with those before it");
+                               bytes);
     lowest_address_ = std::min(lowest_address_, segment.address);
     highest_address_ = std::max(highest_address_, segment.address);
     lay_out_blocks(whole, segment, held);

@@ -1,5 +1,5 @@
-// What an allocator holds at one moment: its segments and their blocks, as a snapshot of PyTorch's
-// memory lists them. AllocatorModel can go on from there.
+// The segments and blocks that an allocator holds at one moment, as a snapshot of PyTorch's memory
+// lists them. AllocatorModel can go on from there.
 #pragma once
 
 #include <cstdint>

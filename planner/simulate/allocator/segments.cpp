@@ -73,14 +73,12 @@ AllocatorBlock AllocatorModel::next_segment(StreamIndex stream, Pool pool) {
 }
 
 AllocatorBlock* AllocatorModel::allocate_segment(const Request& request) {
-  if (device_bytes_of(request.segment_bytes) > device_free_bytes()) return nullptr;
+  if (!take_memory(request.segment_bytes)) return nullptr;
   return add_segment(next_segment(request.stream, request.pool), request.segment_bytes);
 }
 
-/// Returns the new segment as one block, which is in no list; nullptr if the device has too little
-/// memory.
+/// Returns a new segment, whose memory was taken, as one block, which is in no list.
 AllocatorBlock* AllocatorModel::add_segment(const Block& origin, int64_t bytes) {
-  if (!take_memory(bytes)) return nullptr;
   Block* block = new_block(origin, 0, bytes);
   count(block->pool, [&](PoolCounters& counters) {
     counters.segments.increase(1);
