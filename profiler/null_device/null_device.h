@@ -47,11 +47,11 @@
 // `shardlens record` sets it to its estimate (outside_figures.h) and tells of each communicator.
 //
 // Limits. A process is meant to use one of several devices: they share one memory. No device is
-// ever busy. Addresses are never reused. CUPTI only calls
-// back for calls on memory, whatever is enabled; it hands a full buffer back on the thread that
-// filled it; no record has a program counter or names a library. Workspaces of cuFFT, cuSOLVER and
-// cuSPARSE are upper bounds (workspace_bounds.h); cuDNN's are unknown if cuDNN is not installed.
-// cuDNN was not compared with a GPU; its choices by timing kernels (benchmark) cannot be known.
+// ever busy. Addresses are never reused. CUPTI only calls back for calls on memory, whatever is
+// enabled; it hands a full buffer back on the thread that filled it; no record has a program
+// counter or names a library. Workspaces of cuFFT, cuSOLVER and cuSPARSE are upper bounds
+// (workspace_bounds.h); cuDNN's are unknown if cuDNN is not installed. cuDNN was not compared
+// with a GPU; its choices by timing kernels (benchmark) cannot be known.
 #pragma once
 
 #include <string_view>

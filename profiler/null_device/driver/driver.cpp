@@ -46,6 +46,8 @@ int64_t beside_bytes() {
                       kMaxCapacityBytes, 0);
 }
 
+bool counts_nccl() { return whole_number(kNullNcclVariable, 0, "flag; give 0 or 1", 1, 0) == 1; }
+
 int gpu_count() {
   return static_cast<int>(whole_number(kNullGpusVariable, 1, "number of GPUs", kMaxNullGpus));
 }
@@ -66,6 +68,7 @@ NullDevice from_environment() {
     return {.gpu = &gpu,
             .capacity_bytes = bytes,
             .beside_bytes = beside_bytes(),
+            .counts_nccl = counts_nccl(),
             .count = gpu_count(),
             .error = ""};
   } catch (const std::invalid_argument& error) {

@@ -17,6 +17,7 @@ struct NullDevice {
   const Gpu* gpu = nullptr;
   int64_t capacity_bytes = 0;
   int64_t beside_bytes = 0;  // in use beside PyTorch from the start on
+  bool counts_nccl = false;  // shardlens_null_take_nccl takes memory
   int count = 0;             // until shardlens_null_set_gpus sets another
   std::string error;
 };

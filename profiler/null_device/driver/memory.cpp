@@ -2,15 +2,12 @@
 // capacity.
 #include <cuda.h>
 
-#include <cstdlib>
 #include <optional>
-#include <string_view>
 
 #include "profiler/null_device/checks/check_feed.h"
 #include "profiler/null_device/driver/api_observer.h"
 #include "profiler/null_device/driver/device_memory.h"
 #include "profiler/null_device/driver/driver.h"
-#include "profiler/null_device/null_device.h"
 #include "profiler/null_device/outside_figures.h"
 
 using namespace shardlens;
@@ -28,11 +25,6 @@ DeviceMemory& memory() {
     return made;
   }();
   return instance;
-}
-
-bool counts_nccl() {
-  const char* const text = std::getenv(kNullNcclVariable);
-  return text != nullptr && std::string_view(text) == "1";
 }
 
 const void* pointer(CUdeviceptr address) { return reinterpret_cast<const void*>(address); }
@@ -96,8 +88,9 @@ CUresult create(CUmemGenericAllocationHandle* handle, size_t bytes) {
 extern "C" {
 
 void shardlens_null_take_nccl(int ranks, int on_node) {
-  if (!counts_nccl() || cuInit(0) != CUDA_SUCCESS || ranks < 2 || on_node < 1) return;
-  const int64_t bytes = published_nccl_bytes(*null_device().gpu, ranks, on_node);
+  const NullDevice& device = null_device();
+  if (!device.counts_nccl || cuInit(0) != CUDA_SUCCESS || ranks < 2 || on_node < 1) return;
+  const int64_t bytes = published_nccl_bytes(*device.gpu, ranks, on_node);
   memory().take_beside(static_cast<uint64_t>(bytes));
 }
 

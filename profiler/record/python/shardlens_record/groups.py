@@ -1,11 +1,10 @@
 """Counts the process groups that the program makes on GPUs. On a GPU each is an NCCL communicator,
 with buffers that no recording of PyTorch's allocator holds: `shardlens record` estimates these."""
 
-import ctypes
 import functools
 import os
 
-from . import experts
+from . import bounds, experts
 from .guards import guarded, replace
 
 _made = []
@@ -40,7 +39,7 @@ def _note(c10d, group=None):
     on_node = sum(rank // gpus == own // gpus for rank in ranks)
     _made.append({"ranks": len(ranks), "on_node": on_node})
     # On the null device the communicator's buffers are taken from the device's memory.
-    take_nccl = getattr(ctypes.CDLL(None), "shardlens_null_take_nccl", None)
+    take_nccl = bounds.stub("shardlens_null_take_nccl", None)
     if take_nccl is not None:
         take_nccl(len(ranks), on_node)
 

@@ -1,13 +1,12 @@
 """Says which rank this process is. On a null device the other ranks do not exist (collectives.py),
 and a launcher starts only this one."""
 
-import ctypes
 import functools
 import json
 import os
 import sys
 
-from . import IS_ATTACHED, OPTIONS, account
+from . import IS_ATTACHED, OPTIONS, account, bounds
 from .guards import replace, say
 
 
@@ -91,7 +90,7 @@ class World:
 def _set_null_gpus(gpus):
     """Tells the driver the number of GPUs. Changing the environment may be too late: the driver
     reads it once, and cuDNN may have asked the driver when it was loaded."""
-    set_gpus = getattr(ctypes.CDLL(None), "shardlens_null_set_gpus", None)
+    set_gpus = bounds.stub("shardlens_null_set_gpus", None)
     if set_gpus is not None:
         set_gpus(gpus)
 

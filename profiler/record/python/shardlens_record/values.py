@@ -7,7 +7,7 @@ import os
 import re
 import sys
 
-from . import OPTIONS, checks, decisions
+from . import OPTIONS, bounds, checks, decisions
 from .guards import guarded, replace, replace_function, say
 
 _VALUES = "where the program decides by values of the GPU may be reported incompletely"
@@ -29,11 +29,7 @@ _SHAPES = "a shape depends on GPU values that are not known; on the null device 
 def _counter_of_unknown_reads():
     """Returns a function that returns the number of this thread's reads of unknown values; on a real
     GPU every value is known, so it returns 0."""
-    counter = getattr(ctypes.CDLL(None), "shardlens_null_unknown_reads", None)
-    if counter is None:
-        return lambda: 0
-    counter.restype = ctypes.c_uint64
-    return counter
+    return bounds.stub("shardlens_null_unknown_reads", ctypes.c_uint64) or (lambda: 0)
 
 
 unknown_reads = _counter_of_unknown_reads()
