@@ -12,7 +12,7 @@
 
 namespace shardlens::tests {
 
-/// What the GPU did and the model did, counted.
+/// Counts what the GPU and the model did, and how often they did the same.
 struct Comparison {
   int64_t allocations = 0;
   int64_t placed_alike = 0;  // in the same segment, at the same offset
@@ -74,7 +74,7 @@ class GpuReplay {
   std::unordered_map<planner::SegmentIndex, uint64_t> addresses_;  // on the GPU, of the model's
   int64_t reserved_bytes_ = 0;                                     // on the GPU
 
-  // What happened since the last request: on the GPU, and in the model.
+  // The memory that was taken and given back since the last request, on the GPU and in the model.
   std::vector<Pages> taken_;
   std::vector<uint64_t> freed_;  // addresses
   std::vector<planner::AllocatorEvent> model_taken_;

@@ -191,6 +191,17 @@ class Machine:
         env["PYTHONUNBUFFERED"] = "1"
         return env
 
+    def needs_null_device(self):
+        """Raises NotChecked where no null device is named after this GPU."""
+        if " " in self.gpu:
+            raise NotChecked(f"there is no null device of {self.gpu}; add it to base/gpus.cpp")
+
+    def stubbed_environment(self):
+        """Returns the environment of programs that run on the null device of this GPU, but enter it
+        by nothing else. Raises NotChecked where there is none."""
+        self.needs_null_device()
+        return self.null_environment() | preload(self.gpu)
+
     def gpu_environment(self):
         """Returns the environment of programs that run on the GPU."""
         env = self.null_environment()

@@ -8,8 +8,8 @@ import lzma
 import os
 
 import machine as machines
-from phase_programs import check_modules, environment
-from results import Failed, NotChecked, first_difference
+from phase_programs import check_modules, environment, full_words
+from results import Failed, first_difference
 from steps import Step, measured, mib
 
 ASKED = ("alloc", "free_requested", "oom")  # when a free is completed is up to the GPU
@@ -42,12 +42,6 @@ FEW = ("graphs",)
 NEEDS_VALUES = "ddp"  # compares what NCCL brings from other ranks
 
 
-def full_words(words):
-    script, *rest = words
-    folders = (machines.PROGRAMS, machines.SCRIPTS)
-    return [next(folder / script for folder in folders if (folder / script).exists()), *rest]
-
-
 def history(machine, folder, place, words, settings):
     """Returns what keep_history.py keeps of a program."""
     out = folder / "history.json"
@@ -62,10 +56,7 @@ def history(machine, folder, place, words, settings):
 
 
 def null_place(machine, capacity_bytes=None):
-    if " " in machine.gpu:
-        raise NotChecked(f"there is no null device of {machine.gpu}; add it to base/gpus.cpp")
-    place = machine.null_environment() | machines.preload(machine.gpu)
-    return place | ({"SHARDLENS_NULL_CAPACITY": str(capacity_bytes)} if capacity_bytes else {})
+    return machine.stubbed_environment() | ({"SHARDLENS_NULL_CAPACITY": str(capacity_bytes)} if capacity_bytes else {})
 
 
 def asked(kept):

@@ -5,8 +5,8 @@ PyTorch's profiler. They are kept to check later versions with."""
 import base64
 
 import machine as machines
-from phase_histories import EXPANDABLE, compare, full_words
-from phase_programs import environment
+from phase_histories import EXPANDABLE, compare
+from phase_programs import environment, full_words
 from results import Failed
 from steps import Step, measured, mib
 

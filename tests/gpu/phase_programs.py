@@ -58,10 +58,15 @@ def check_modules(program, python):
         raise NotChecked(f"{python} has no {module}")
 
 
+def place_of(word):
+    """Returns the path of a script or of its settings, which lie in one of two folders."""
+    own = machines.PROGRAMS / word
+    return own if own.exists() else machines.SCRIPTS / word
+
+
 def full_words(program):
     return [
-        machines.SCRIPTS / word if re.fullmatch(r"\w+\.(py|yaml)", str(word)) else word
-        for word in program
+        place_of(word) if re.fullmatch(r"\w+\.(py|yaml)", str(word)) else word for word in program
     ]
 
 
@@ -104,8 +109,7 @@ def on_gpu(machine, folder, program, has_cudnn=False):
 
 
 def on_null(machine, folder, program):
-    if " " in machine.gpu:
-        raise NotChecked(f"there is no null device of {machine.gpu}; add it to base/gpus.cpp")
+    machine.needs_null_device()
     folder.mkdir()
     flags = ["--device", machine.null, "--world", "1"]
     return record(machine, folder, program, flags, environment(machine.null_environment(), False))[
