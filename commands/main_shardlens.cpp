@@ -26,6 +26,7 @@ constexpr std::array kCommands = {
     Command{"checkpoint", "verify | inspect | export | import checkpoints of a run"},
     Command{"infer", "classify an image with a trained model"},
     Command{"doctor", "check what this machine has for training, and what is wrong with it"},
+    Command{"check-gpu", "compare this machine's GPU with the simulated one of its kind"},
     Command{"view", "open the desktop viewer; --screenshot and --report need no window"},
 };
 

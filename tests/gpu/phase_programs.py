@@ -2,6 +2,7 @@
 record` attached to them, beside the same programs on the null device; and what operators take while
 they run, over a grid of shapes."""
 
+import json
 import os
 import re
 import socket
@@ -118,13 +119,24 @@ def on_null(machine, folder, program):
 
 
 def compare(machine, folder, name):
+    """Runs `shardlens check-gpu`, and keeps the GPU's events. The order of frees that follow each
+    other counts here."""
     program = PROGRAMS[name]
+    machine.needs_null_device()
     if name in NEEDS_VALUES:
         machine.needs_gpu("brings nothing from a rank, which this program looks at")
     check_modules(program, machine.python)
-    seen, report_ = on_gpu(machine, folder / "gpu", program)
-    expected = on_null(machine, folder / "null", program)
-    return compared(seen, expected, program="record", words=program, ledger=report_["ledger"])
+    command = [SHARDLENS, "check-gpu", "--out", folder / "check.json", "--keep", folder]
+    command += ["--limit", str(2 * RECORD_LIMIT_S), "--", machine.python, *full_words(program)]
+    env = environment(machine.gpu_environment(), has_cudnn=False)
+    code, out, error = machines.run(command, env=env, limit_s=2 * RECORD_LIMIT_S + 30)
+    check = json.loads((folder / "check.json").read_text())["programs"][0] if code < 2 else {}
+    if "simulated" not in check:
+        raise Failed(f"exit code {code}: {machines.last_line(out, error)}")
+    runs = [folder / "command" / name for name in ("gpu", "simulated")]
+    seen, expected = (events(machine, run, 0, folder) for run in runs)
+    ledger = report(machine, runs[0])[0]["ledger"]
+    return compared(seen, expected, program="record", words=program, ledger=ledger, check=check)
 
 
 def with_cudnn(machine, folder, program):

@@ -11,10 +11,13 @@ Python runs them.
 
 import json
 import os
+import pathlib
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import gpu_cases
@@ -68,17 +71,95 @@ def check_peaks(_):
     check(["transformer.py", "--strategy", "plain", "--optimizer", "fused", "--bf16"], [])
 
 
+def check_gpu(folder, *arguments, code=0, more=None):
+    """Runs `shardlens check-gpu`, and returns its text and what it wrote, if it wrote something."""
+    out = pathlib.Path(folder, "check.json")
+    words = ["check-gpu", "--python", PYTHON, "--limit", "600", "--out", out, *arguments]
+    done = shardlens(*words, env=os.environ | (more or {}))
+    expect(f"exit code of {arguments} ({done.stderr})", done.returncode, code)
+    return done.stdout, json.loads(out.read_text()) if out.exists() else None
+
+
+def outcomes(check):
+    return [program["outcome"] for program in check["programs"]]
+
+
+def check_built_in_programs(folder):
+    """The machine's GPU and the simulated one are equal here, also where memory runs out."""
+    text, check = check_gpu(folder)
+    expect("outcomes", outcomes(check), ["same"] * 6)
+    expect("verdict", text.splitlines()[-2], "the same, event by event: 6 of 6 programs")
+    expect("GPU", (check["gpu"], check["simulated"]), ("NVIDIA H100 80GB HBM3", "h100"))
+    last = check["programs"][-1]
+    expect("beside", last["on_gpu"]["beside_pytorch_bytes"], 0)
+    if last["on_gpu"]["failures"] == 0 or last["on_gpu"]["retries"] == 0:
+        raise AssertionError(f"memory did not run out: {last}")
+    written = json.dumps(check)
+    for word in ('"/', " /", os.uname().nodename, os.environ.get("USER", "root")):
+        if word in written:
+            raise AssertionError(f"the file to send in says {word}")
+
+
+def check_program_that_differs(folder):
+    """Its second run, on the simulated GPU, asks for another size: the event is named."""
+    script = pathlib.Path(folder, "differs.py")
+    script.write_text(
+        "import pathlib, torch\n"
+        "ran = pathlib.Path(__file__).with_name('ran')\n"
+        "kept = [torch.empty(1 << 20, device='cuda', dtype=torch.uint8) for _ in range(3)]\n"
+        "kept.append(torch.empty(3000 if ran.exists() else 2000, device='cuda', dtype=torch.uint8))\n"
+        "ran.touch()\n")
+    text, check = check_gpu(folder, "--", PYTHON, script, code=1)
+    [program] = check["programs"]
+    expect("outcome", program["outcome"], "differs")
+    expect("then", (program["events"]["then_on_gpu"][0], program["events"]["then_simulated"][0]),
+           ("alloc 2000 bytes", "alloc 3000 bytes"))
+    if "alloc 2000 bytes on the GPU, alloc 3000 bytes on the simulated one" not in text:
+        raise AssertionError(text)
+    if script.name in json.dumps(check) or "not the same" not in text:
+        raise AssertionError(f"{text}{check}")
+
+
+def check_bad_checks(folder):
+    """A program that fails, no time, and Ctrl-C: what was not compared is never the same."""
+    check_gpu(folder, "--", PYTHON, SCRIPT, "exit_7", code=2)
+    script = pathlib.Path(folder, "fails_later.py")
+    script.write_text(
+        "import pathlib, torch\n"
+        "torch.ones(1, device='cuda')\n"
+        "pathlib.Path(__file__).with_name('ran').mkdir()\n")  # fails the second time
+    _, check = check_gpu(folder, "--", PYTHON, script, code=1)
+    expect("outcomes", outcomes(check), ["failed"])
+    _, check = check_gpu(folder, "--limit", "0.5", code=1)
+    expect("outcomes", outcomes(check), ["not_reached"] * 6)
+    words = ["check-gpu", "--python", PYTHON, "--out", pathlib.Path(folder, "check.json")]
+    with subprocess.Popen([PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+        run.stderr.readline()  # it is about to run the first program
+        time.sleep(2)
+        run.send_signal(signal.SIGINT)
+        run.communicate()
+    expect("exit code after Ctrl-C", run.returncode, 130)
+    check = json.loads(pathlib.Path(folder, "check.json").read_text())
+    expect("outcomes", outcomes(check), ["not_reached"] * 6)
+    expect("was interrupted", check["was_interrupted"], True)
+
+
+def check_machine_without_gpu(folder):
+    """Nothing is checked or written, and one line says why."""
+    done = shardlens("check-gpu", "--python", PYTHON, "--out", pathlib.Path(folder, "check.json"),
+                     env={key: text for key, text in os.environ.items() if key != "LD_PRELOAD"})
+    expect("exit code", done.returncode, 2)
+    last = done.stderr.splitlines()[-1]
+    if "nothing was checked" not in last or os.listdir(folder):
+        raise AssertionError(f"{done.stderr}{os.listdir(folder)}")
+
+
 def check_gpu_cases(folder):
-    """Compares a GPU with its null device, which are equal, and with another, which differs. DDP is
-    left out for the reason below."""
-    for name in gpu_cases.PROGRAMS:
+    """Compares a GPU with its null device. DDP is left out for the reason below."""
+    for name, (script, *flags) in gpu_cases.PROGRAMS.items():
         if name != "ddp":
-            gpu_cases.compare(name, "h100", folder)
-    try:
-        gpu_cases.compare("plain", "l4", folder)
-    except AssertionError:
-        return
-    raise AssertionError("an L4 is mistaken for an H100")
+            _, check = check_gpu(folder, "--", PYTHON, HERE / "scripts" / script, *flags)
+            expect(name, outcomes(check), ["same"])
 
 
 def check_driver(folder):
@@ -185,9 +266,12 @@ def check_without_stubs(folder):
         raise AssertionError(done.stderr)
 
 
-QUICK = [check_driver, check_spawn, check_refusals, check_without_stubs]
+QUICK = [
+    check_driver, check_spawn, check_refusals, check_without_stubs, check_built_in_programs,
+    check_machine_without_gpu,
+]
 LONG = [
-    check_peaks, check_gpu_cases, check_profiler, check_late_profiler, check_ranks, check_launchers,
+    check_peaks, check_gpu_cases, check_program_that_differs, check_bad_checks, check_profiler, check_late_profiler, check_ranks, check_launchers,
     check_no_step, check_steps, check_out_of_memory, check_no_gpu,
 ]
 

@@ -1,0 +1,86 @@
+// Records programs on this machine's GPU and on the simulated one of its kind, and compares them:
+// every request, free, segment and failure of PyTorch's allocator must be the same, in the same
+// order. We use this to find out what a simulated GPU is worth on hardware that we do not have.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/choice.h"
+#include "profiler/compare/allocator_events.h"
+
+namespace shardlens::profiler {
+
+struct GpuCheckOptions {
+  bool help = false;
+  std::string python = "python3";
+  std::string out = "gpu-check.json";
+  std::string keep;                  // folder that gets the recordings; empty: they are removed
+  double limit_s = 120;              // programs that it leaves no time for are not run
+  std::vector<std::string> command;  // the only program; empty: the built-in ones
+};
+
+/// Parses `arguments`, without the program's name. Throws std::invalid_argument.
+GpuCheckOptions parse_gpu_check_options(const std::vector<std::string>& arguments);
+
+std::string gpu_check_help();
+
+enum class CheckOutcome : uint8_t { same, differs, failed, not_compared, not_reached };
+constexpr auto choice_words(CheckOutcome) {
+  return words("same", "differs", "failed", "not_compared", "not_reached");
+}
+
+/// Figures of one recording.
+struct CheckedRecording {
+  int64_t allocated_bytes = 0;  // peaks
+  int64_t reserved_bytes = 0;
+  int64_t beside_bytes = 0;  // of the GPU, outside PyTorch; estimated for a simulated one
+  int64_t retries = 0;
+  int64_t failures = 0;  // requests that found no memory
+};
+
+/// The name of a program that the user gives.
+constexpr const char* kOwnProgram = "command";
+
+struct CheckedProgram {
+  std::string name;
+  CheckOutcome outcome = CheckOutcome::not_reached;
+  std::string reason = {};  // one line for people
+  std::optional<CheckedRecording> on_gpu = {};
+  std::optional<CheckedRecording> simulated = {};
+  AllocatorComparison events = {};
+  double seconds = 0;
+};
+
+/// What the first recording says of this machine. It names neither paths, hosts nor people.
+struct CheckedGpu {
+  std::string name;            // as the driver gives it
+  std::string simulated;       // "h100"; empty: no simulated GPU is of its kind
+  int64_t capacity_bytes = 0;  // of the GPU
+  int64_t known_bytes = 0;     // of the simulated one, unless it is told otherwise
+  std::string torch_version;   // "2.11.0+cu130"
+  std::string driver_version;  // "580.159.04"; empty: unknown
+};
+
+struct GpuCheck {
+  CheckedGpu gpu;
+  std::vector<CheckedProgram> programs;
+  bool was_interrupted = false;
+
+  /// True if every program was compared and is the same.
+  bool is_same() const;
+};
+
+/// Runs the programs, each in a new process, first on the GPU. Progress goes to stderr. Throws
+/// std::invalid_argument if there is no Python with PyTorch, std::runtime_error if the first
+/// program used no GPU.
+GpuCheck check_gpu(const GpuCheckOptions& options);
+
+std::string gpu_check_text(const GpuCheck& check);
+/// Returns the file to send in: schema "shardlens.gpu_check/1".
+std::string gpu_check_json(const GpuCheck& check);
+
+}  // namespace shardlens::profiler
