@@ -23,7 +23,8 @@ auto key_of(const Event& event) {
 /// Gives the allocator's events of a file one by one, and frees that follow each other sorted.
 class AllocatorEvents {
  public:
-  explicit AllocatorEvents(const std::string& path) : reader_(path), next_(read()) {}
+  AllocatorEvents(const std::string& path, bool has_segments)
+      : reader_(path), has_segments_(has_segments), next_(read()) {}
 
   std::optional<Event> next() {
     if (given_ == frees_.size()) take_frees();
@@ -40,10 +41,14 @@ class AllocatorEvents {
     std::ranges::sort(frees_, {}, key_of);
   }
 
+  bool is_wanted(const Event& event) const {
+    return is_of_allocator(event) && (has_segments_ || event.space != Space::segment);
+  }
+
   std::optional<Event> read() {
     while (true) {
       for (; at_ < events_.size(); ++at_) {
-        if (is_of_allocator(events_[at_])) return events_[at_++];
+        if (is_wanted(events_[at_])) return events_[at_++];
       }
       at_ = 0;
       if (!reader_.next(events_)) return std::nullopt;
@@ -51,6 +56,7 @@ class AllocatorEvents {
   }
 
   Reader reader_;
+  bool has_segments_;
   std::vector<Event> events_ = {};
   size_t at_ = 0;
   std::optional<Event> next_;
@@ -66,6 +72,16 @@ int64_t take_rest(std::optional<Event> event, AllocatorEvents& events,
     if (shown.size() < kShownEvents) shown.push_back(allocator_event_text(*event));
   }
   return count;
+}
+
+bool have_same_requests(const std::string& one, const std::string& other) {
+  AllocatorEvents ones(one, false), others(other, false);
+  std::optional<Event> first = ones.next(), second = others.next();
+  while (first && second && key_of(*first) == key_of(*second)) {
+    first = ones.next();
+    second = others.next();
+  }
+  return !first && !second;
 }
 
 }  // namespace
@@ -86,7 +102,7 @@ std::string allocator_event_text(const Event& event) {
 }
 
 AllocatorComparison compare_allocators(const std::string& one, const std::string& other) {
-  AllocatorEvents ones(one), others(other);
+  AllocatorEvents ones(one, true), others(other, true);
   AllocatorComparison comparison;
   std::optional<Event> first = ones.next(), second = others.next();
   for (; first && second && key_of(*first) == key_of(*second); ++comparison.equal_events) {
@@ -95,6 +111,7 @@ AllocatorComparison compare_allocators(const std::string& one, const std::string
   }
   comparison.one_events = comparison.equal_events + take_rest(first, ones, comparison.one);
   comparison.other_events = comparison.equal_events + take_rest(second, others, comparison.other);
+  comparison.has_same_requests = have_same_requests(one, other);
   return comparison;
 }
 

@@ -23,6 +23,7 @@ struct AllocatorComparison {
   int64_t one_events = 0;
   int64_t other_events = 0;
   int64_t equal_events = 0;        // before the first difference
+  bool has_same_requests = false;  // the events without those of segments are equal
   std::vector<std::string> one;    // from the first difference on, a few; empty: `one` has ended
   std::vector<std::string> other;  // the same
 

@@ -138,6 +138,12 @@ CheckedRecording figures_of(const JudgedRank& rank) {
           .failures = rank.report.out_of_memory_count};
 }
 
+CheckOutcome outcome_of(const CheckedProgram& checked) {
+  const bool has_same_peaks = checked.on_gpu->has_peaks_of(*checked.simulated);
+  if (checked.events.is_equal() && has_same_peaks) return CheckOutcome::same;
+  return checked.events.has_same_requests ? CheckOutcome::same_requests : CheckOutcome::differs;
+}
+
 /// Checks one machine: runs programs, and stops when a signal asks it to or time is over.
 class Checker {
  public:
@@ -208,7 +214,7 @@ class Checker {
     if (!simulated) return;
     checked.simulated = simulated->figures;
     checked.events = compare_allocators(on_gpu->path, simulated->path);
-    checked.outcome = checked.events.is_equal() ? CheckOutcome::same : CheckOutcome::differs;
+    checked.outcome = outcome_of(checked);
   }
 
   void learn_gpu(const Header& header) {
@@ -311,7 +317,7 @@ std::string gpu_check_help() {
          "  --out FILE         gets the figures as JSON, without paths, names of hosts or of\n"
          "                     people; default: gpu-check.json\n"
          "  --keep DIR         keep the recordings there\n"
-         "  --limit S          seconds for all programs; default: 120\n\n"
+         "  --limit S          seconds for all programs; default: 300\n\n"
          "The first GPU is checked; CUDA_VISIBLE_DEVICES=1 makes the second one the first.\n\n"
          "Exit code: 0 if all programs are the same, 1 if one differs, failed or was not reached,\n"
          "2 for wrong use or without a GPU, 130 after Ctrl-C.\n";

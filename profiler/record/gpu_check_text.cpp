@@ -28,21 +28,33 @@ std::string difference_text(const AllocatorComparison& events) {
                      other);
 }
 
-std::string program_text(const CheckedProgram& program) {
-  std::string said = program.reason;
-  if (program.outcome == CheckOutcome::same) {
-    const CheckedRecording& gpu = *program.on_gpu;
-    said = fmt::format("{} events; peak {} allocated, {} reserved",
-                       with_commas(program.events.one_events), bytes_text(gpu.allocated_bytes),
-                       bytes_text(gpu.reserved_bytes));
-    if (gpu.retries + gpu.failures > 0) {
-      said += fmt::format("; {} retries, {} failures", gpu.retries, gpu.failures);
-    }
+std::string peaks_text(const CheckedRecording& recording) {
+  return fmt::format("{} allocated, {} reserved", bytes_text(recording.allocated_bytes),
+                     bytes_text(recording.reserved_bytes));
+}
+
+std::string same_text(const CheckedProgram& program) {
+  const CheckedRecording& gpu = *program.on_gpu;
+  std::string text =
+      fmt::format("{} events; peak {}", with_commas(program.events.one_events), peaks_text(gpu));
+  if (gpu.retries + gpu.failures > 0) {
+    text += fmt::format("; {} retries, {} failures", gpu.retries, gpu.failures);
   }
-  if (program.outcome == CheckOutcome::differs) said = difference_text(program.events);
+  return text;
+}
+
+std::string said_of(const CheckedProgram& program) {
+  if (program.outcome == CheckOutcome::same) return same_text(program);
+  if (program.outcome == CheckOutcome::differs) return difference_text(program.events);
+  if (program.outcome != CheckOutcome::same_requests) return program.reason;
+  return fmt::format("in other blocks; peak {} on the GPU, {} on the simulated one",
+                     peaks_text(*program.on_gpu), peaks_text(*program.simulated));
+}
+
+std::string program_text(const CheckedProgram& program) {
   std::string word(to_string(program.outcome));
   std::ranges::replace(word, '_', ' ');
-  return fmt::format("  {:<13} {:<13} {}\n", word, program.name, said);
+  return fmt::format("  {:<13} {:<13} {}\n", word, program.name, said_of(program));
 }
 
 int64_t count(const GpuCheck& check, CheckOutcome outcome) {
@@ -54,12 +66,21 @@ std::string verdict_line(const GpuCheck& check) {
   if (check.is_same()) {
     return fmt::format("the same, event by event: {} of {} programs\n", programs, programs);
   }
-  return fmt::format(
-      "not the same: of {} programs {} are the same, {} differ, {} failed, {} were "
-      "not compared\n",
-      programs, count(check, CheckOutcome::same), count(check, CheckOutcome::differs),
-      count(check, CheckOutcome::failed),
-      count(check, CheckOutcome::not_compared) + count(check, CheckOutcome::not_reached));
+  std::string text = fmt::format("not the same: of {} programs", programs);
+  const char* separator = " ";
+  for (const CheckOutcome outcome :
+       {CheckOutcome::same, CheckOutcome::same_requests, CheckOutcome::differs,
+        CheckOutcome::failed, CheckOutcome::not_compared, CheckOutcome::not_reached}) {
+    if (count(check, outcome) == 0) continue;
+    text += fmt::format("{}{} {}", separator, count(check, outcome), to_string(outcome));
+    separator = ", ";
+  }
+  std::ranges::replace(text, '_', ' ');
+  text += "\n";
+  if (count(check, CheckOutcome::same_requests) > 0) {
+    text += "with PyTorch up to 2.11 the driver's addresses decide which free block is taken\n";
+  }
+  return text;
 }
 
 /// Returns the most that any program took of the GPU beside PyTorch.
@@ -102,6 +123,7 @@ nlohmann::ordered_json json_of(const CheckedProgram& program) {
   json["events"] = {{"on_gpu", program.events.one_events},
                     {"simulated", program.events.other_events},
                     {"equal", program.events.equal_events},
+                    {"has_same_requests", program.events.has_same_requests},
                     {"then_on_gpu", program.events.one},
                     {"then_simulated", program.events.other}};
   return json;
