@@ -10,8 +10,9 @@
 // segment: ranges that touch are one segment, and every remainder stays a block. BlockTracker
 // (block_tracker.h) applies all this to recorded events.
 //
-// The settings roundup_power2_divisions, max_split_size_mb and large_segment_size_mb and the
-// private pools of CUDA graphs are not modelled, since no part of Shardlens sets them.
+// The settings roundup_power2_divisions, max_split_size_mb and large_segment_size_mb are not
+// modelled, since no part of Shardlens sets them. A segment of a private pool (CUDA graphs,
+// torch.cuda.MemPool) serves requests to that pool only.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +31,9 @@ constexpr int64_t kLargeRemainderBytes = int64_t{1} << 20;  // up to this size n
 
 /// The pool that a segment belongs to: blocks of one pool never serve requests of the other.
 enum class Pool : uint8_t { small, large };
+
+/// The number of a segment's private pool if it has none.
+constexpr int32_t kNoPrivatePool = -1;
 
 /// Returns the bytes of the block that a request asks for: `bytes` rounded up to kBlockBytes, and
 /// at least kBlockBytes, even for a request of 0 bytes.
@@ -64,13 +68,14 @@ constexpr bool is_split(int64_t block_bytes, int64_t rounded_bytes, bool expanda
 /// The allocator's bytes by what they are used for, at one moment. Without damage `reserved` is the
 /// sum of the other fields, less `unplaced`.
 struct BlockTotals {
-  int64_t requested = 0;  // requested for tensors
-  int64_t rounding = 0;   // given beyond the request
-  int64_t pending = 0;    // freed, but kept until other streams are done with it
-  int64_t split = 0;      // free beside a used block: LibTorch's inactive_split
-  int64_t cached = 0;     // free in whole segments, and all that is free in expandable ones
-  int64_t reserved = 0;   // reserved from the driver
-  int64_t unplaced = 0;   // given outside all recorded segments; part of `allocated`
+  int64_t requested = 0;   // requested for tensors
+  int64_t rounding = 0;    // given beyond the request
+  int64_t pending = 0;     // freed, but kept until other streams are done with it
+  int64_t split = 0;       // free beside a used block: LibTorch's inactive_split
+  int64_t cached = 0;      // free in whole segments, and all that is free in expandable ones
+  int64_t in_private = 0;  // free in private pools, and part of neither
+  int64_t reserved = 0;    // reserved from the driver
+  int64_t unplaced = 0;    // given outside all recorded segments; part of `allocated`
 
   int64_t allocated() const { return requested + rounding; }
   bool operator==(const BlockTotals&) const = default;

@@ -113,7 +113,10 @@ struct Event {
   int64_t time_ns = 0;   // since the recording began
   uint64_t address = 0;  //
   int64_t value = 0;
-  int32_t action = -1;  // index into Schedule::actions; -1: outside a pass
+  /// Index into Schedule::actions, or -1 outside a pass. Where memory of the space `segment` is
+  /// allocated: the number of its private pool (CUDA graphs, torch.cuda.MemPool), or -1 without
+  /// one.
+  int32_t action = -1;
   uint32_t label = 0;   // index into Profile::strings: a parameter, a unit, a library; 0: none
   uint16_t stream = 0;  // in order of first appearance; 0 is the main stream
   EventKind kind{};

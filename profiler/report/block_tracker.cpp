@@ -29,7 +29,7 @@ int64_t BlockTracker::given_for(uint64_t address, int64_t requested) const {
 int64_t BlockTracker::largest_fit_bytes(uint16_t stream) const {
   int64_t largest = 0;
   for (const auto& [address, segment] : segments_) {
-    if (segment.stream != stream) continue;
+    if (segment.stream != stream || segment.private_pool != kNoPrivatePool) continue;
     for (uint32_t i = segment.first; i != kNone; i = blocks_[i].next) {
       if (blocks_[i].used) continue;
       if (segment.pool == Pool::small) {
@@ -61,6 +61,7 @@ std::vector<Event> BlockTracker::snapshot(uint32_t mapped_label) const {
     for (int64_t done = 0; done < whole; done += part) {
       events.push_back({.address = address + static_cast<uint64_t>(done),
                         .value = std::min(part, whole - done),
+                        .action = segment.private_pool,
                         .label = segment.expandable ? mapped_label : 0,
                         .stream = segment.stream,
                         .space = Space::segment});
@@ -74,6 +75,28 @@ std::vector<Event> BlockTracker::snapshot(uint32_t mapped_label) const {
   return events;
 }
 
+std::vector<ReservedSegment> BlockTracker::segments() const {
+  std::vector<ReservedSegment> all;
+  all.reserve(segments_.size());
+  for (const auto& [address, segment] : segments_) {
+    all.push_back({.address = address,
+                   .bytes = static_cast<int64_t>(segment.end - address),
+                   .private_pool = segment.private_pool,
+                   .stream = segment.stream,
+                   .pool = segment.pool,
+                   .expandable = segment.expandable});
+  }
+  return all;
+}
+
+std::vector<UsedBlock> BlockTracker::pending_blocks() const {
+  std::vector<UsedBlock> all;
+  for (const auto& [address, bytes] : pending_) {
+    all.push_back({.address = address, .given_bytes = bytes, .is_pending = true});
+  }
+  return all;
+}
+
 // --- tensors -------------------------------------------------------------------------------------
 
 int64_t BlockTracker::allocate(uint64_t address, int64_t requested) {
@@ -81,6 +104,7 @@ int64_t BlockTracker::allocate(uint64_t address, int64_t requested) {
   if (index != kNone && blocks_[index].held) {
     count_used(blocks_[index], -1);
     blocks_[index].held = false;
+    pending_.erase(address);
     blocks_[index].requested = requested;
     count_used(blocks_[index], 1);
     return blocks_[index].bytes;
@@ -117,6 +141,7 @@ int64_t BlockTracker::release(uint64_t address) {
 void BlockTracker::set_free(uint32_t index) {
   Block& block = blocks_[index];
   count_used(block, -1);
+  if (block.held) pending_.erase(block.address);
   block.used = block.held = false;
   const uint32_t previous = block.previous;
   if (block.next != kNone && !blocks_[block.next].used) {
@@ -150,6 +175,7 @@ void BlockTracker::hold(uint64_t address, int64_t bytes) {
   block.used = block.held = true;
   block.requested = 0;
   count_used(block, 1);
+  pending_[address] = block.bytes;
   last_held_ = address;
 }
 
@@ -211,13 +237,16 @@ void BlockTracker::add_segment(const Event& event) {
   const bool expandable = event.label != 0;
   const bool is_small =
       expandable ? event.value % page_bytes(Pool::large) != 0 : event.value <= kSmallSegmentBytes;
-  const auto segment = segments_
-                           .emplace(begin, Segment{.end = end,
-                                                   .first = new_free_block(begin, end, expandable),
-                                                   .stream = event.stream,
-                                                   .pool = is_small ? Pool::small : Pool::large,
-                                                   .expandable = expandable})
-                           .first;
+  const auto segment =
+      segments_
+          .emplace(begin, Segment{.end = end,
+                                  .first = new_free_block(begin, end, expandable,
+                                                          event.action != kNoPrivatePool),
+                                  .private_pool = event.action,
+                                  .stream = event.stream,
+                                  .pool = is_small ? Pool::small : Pool::large,
+                                  .expandable = expandable})
+          .first;
   totals_.reserved += event.value;
   const auto right = segments_.find(end);
   if (right != segments_.end() && right->second.continues(segment->second)) join(segment, right);
@@ -264,9 +293,12 @@ void BlockTracker::cut(Segments::iterator segment, uint64_t begin, uint64_t end)
       continue;
     }
     block.used ? count_used(block, -1) : count_free(block, -1);
+    if (block.held) pending_.erase(block.address);
     forget(index);
-    if (block.address < begin) below.push_back(new_free_block(block.address, begin, true));
-    if (block.end() > end) above.push_back(new_free_block(end, block.end(), true));
+    if (block.address < begin)
+      below.push_back(new_free_block(block.address, begin, true, block.in_private));
+    if (block.end() > end)
+      above.push_back(new_free_block(end, block.end(), true, block.in_private));
   }
   add_chain(old, below);
   add_chain(old, above);
@@ -312,9 +344,12 @@ uint32_t BlockTracker::new_block(const Block& block) {
   return index;
 }
 
-uint32_t BlockTracker::new_free_block(uint64_t begin, uint64_t end, bool expandable) {
-  const Block block{
-      .address = begin, .bytes = static_cast<int64_t>(end - begin), .expandable = expandable};
+uint32_t BlockTracker::new_free_block(uint64_t begin, uint64_t end, bool expandable,
+                                      bool in_private) {
+  const Block block{.address = begin,
+                    .bytes = static_cast<int64_t>(end - begin),
+                    .expandable = expandable,
+                    .in_private = in_private};
   count_free(block, 1);
   return new_block(block);
 }
@@ -333,7 +368,8 @@ void BlockTracker::split(uint32_t index, int64_t bytes) {
   const Block whole = blocks_[index];
   const uint32_t remainder = new_block({.address = whole.address + static_cast<uint64_t>(bytes),
                                         .bytes = whole.bytes - bytes,
-                                        .expandable = whole.expandable});
+                                        .expandable = whole.expandable,
+                                        .in_private = whole.in_private});
   blocks_[index].bytes = bytes;
   link(remainder, whole.next);
   link(index, remainder);
@@ -348,6 +384,10 @@ void BlockTracker::merge_with_next(uint32_t index) {
 }
 
 void BlockTracker::count_free(const Block& block, int64_t sign) {
+  if (block.in_private) {
+    totals_.in_private += sign * block.bytes;
+    return;
+  }
   const bool cached = block.expandable || block.is_whole();
   (cached ? totals_.cached : totals_.split) += sign * block.bytes;
 }

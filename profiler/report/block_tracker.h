@@ -9,6 +9,7 @@
 #include "profiler/recording/blocks.h"
 #include "profiler/recording/profile.h"
 #include "profiler/report/address_map.h"
+#include "profiler/report/reserved_parts.h"
 
 namespace shardlens::profiler {
 
@@ -30,11 +31,15 @@ class BlockTracker {
   /// its default.
   std::vector<Event> snapshot(uint32_t mapped_label) const;
 
+  /// Returns the segments by address, and the blocks that other streams still use.
+  std::vector<ReservedSegment> segments() const;
+  std::vector<UsedBlock> pending_blocks() const;
+
   /// Returns the bytes that an allocation at this address would be given; 0 if no free block that
   /// is large enough begins there.
   int64_t given_for(uint64_t address, int64_t requested) const;
-  /// Returns the largest request that the free blocks of a stream serve without the driver. Walks
-  /// through all blocks.
+  /// Returns the largest request that the free blocks of a stream, outside private pools, serve
+  /// without the driver. Walks through all blocks.
   int64_t largest_fit_bytes(uint16_t stream) const;
   /// Returns the bytes of the largest free block of all streams.
   int64_t largest_free_bytes() const;
@@ -51,6 +56,7 @@ class BlockTracker {
     bool used = false;
     bool held = false;        // used by the allocator itself
     bool expandable = false;  // of its segment
+    bool in_private = false;  // a private pool has its segment
 
     uint64_t end() const { return address + static_cast<uint64_t>(bytes); }
     bool is_whole() const { return previous == kNone && next == kNone; }
@@ -59,12 +65,14 @@ class BlockTracker {
   struct Segment {
     uint64_t end = 0;
     uint32_t first = kNone;
+    int32_t private_pool = kNoPrivatePool;
     uint16_t stream = 0;
     Pool pool{};
     bool expandable = false;
 
     bool continues(const Segment& before) const {
-      return expandable && before.expandable && pool == before.pool && stream == before.stream;
+      return expandable && before.expandable && pool == before.pool && stream == before.stream &&
+             private_pool == before.private_pool;
     }
   };
   using Segments = std::map<uint64_t, Segment>;  // by their first address
@@ -88,7 +96,7 @@ class BlockTracker {
 
   uint32_t keep(const Block& block);
   uint32_t new_block(const Block& block);
-  uint32_t new_free_block(uint64_t begin, uint64_t end, bool expandable);
+  uint32_t new_free_block(uint64_t begin, uint64_t end, bool expandable, bool in_private);
   void forget(uint32_t index);
   void link(uint32_t left, uint32_t right);
   void split(uint32_t index, int64_t bytes);
@@ -99,12 +107,13 @@ class BlockTracker {
   BlockTotals totals_;
   Segments segments_;
   std::vector<Block> blocks_;
-  std::vector<uint32_t> unused_;  // of blocks_
-  AddressMap by_address_;         // of blocks_ in segments
-  AddressMap unplaced_;           // of the others
-  uint64_t freed_address_ = 0;    // the last block that was freed,
-  int64_t freed_bytes_ = 0;       // and the bytes that it had been given
-  uint64_t last_held_ = 0;        // address of the last block that was held
+  std::vector<uint32_t> unused_;         // of blocks_
+  AddressMap by_address_;                // of blocks_ in segments
+  AddressMap unplaced_;                  // of the others
+  uint64_t freed_address_ = 0;           // the last block that was freed,
+  int64_t freed_bytes_ = 0;              // and the bytes that it had been given
+  uint64_t last_held_ = 0;               // address of the last block that was held
+  std::map<uint64_t, int64_t> pending_;  // bytes of the blocks that are held now, by address
 };
 
 }  // namespace shardlens::profiler
