@@ -27,6 +27,8 @@ class Captures {
     return find(streams_, stream);
   }
 
+  bool are_underway() const { return underway_ != 0; }
+
   bool begin(cudaStream_t stream) {
     const std::scoped_lock lock(mutex_);
     if (!streams_.emplace(stream, last_ + 1).second) return false;
@@ -92,6 +94,7 @@ cudaError_t make(Object* made) {
 }  // namespace
 
 uint64_t capture_of(cudaStream_t stream) { return captures().capture_id(stream); }
+bool is_any_captured() { return captures().are_underway(); }
 void capture_event(cudaEvent_t event, cudaStream_t stream) { captures().record(event, stream); }
 void capture_wait(cudaStream_t stream, cudaEvent_t event) { captures().wait(stream, event); }
 

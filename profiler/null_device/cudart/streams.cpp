@@ -15,6 +15,7 @@ using shardlens::profiler::capture_event;
 using shardlens::profiler::capture_of;
 using shardlens::profiler::capture_wait;
 using shardlens::profiler::check_feed;
+using shardlens::profiler::is_any_captured;
 using shardlens::profiler::result;
 
 namespace {
@@ -102,6 +103,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) { return wait_result(stream); }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) { return wait_result(stream); }
 
 cudaError_t cudaDeviceSynchronize() {
+  if (is_any_captured()) return result(cudaErrorStreamCaptureUnsupported);
   if (check_feed != nullptr) check_feed->device_synchronized();
   return cudaSuccess;
 }

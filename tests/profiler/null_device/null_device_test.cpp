@@ -465,6 +465,8 @@ TEST_CASE("a graph is captured, with the streams that wait for it, and launched"
   event.record(stream);
   event.block(other);
   CHECK(is_capturing(other));
+  CHECK(cudaDeviceSynchronize() == cudaErrorStreamCaptureUnsupported);
+  CHECK(cudaGetLastError() == cudaErrorStreamCaptureUnsupported);
   CHECK(cudaStreamSynchronize(stream) == cudaErrorStreamCaptureUnsupported);
   CHECK(cudaGetLastError() == cudaErrorStreamCaptureUnsupported);
   graph.capture_end();
