@@ -107,14 +107,30 @@ class SnapshotExport {
     if (event.kind == EventKind::alloc) {
       const bool small =
           mapped ? event.value % page_bytes(Pool::large) != 0 : event.value <= kSmallSegmentBytes;
-      segments_.add(event.address,
-                    {.end = end, .stream = event.stream, .expandable = mapped, .small = small});
+      segments_.add(event.address, {.end = end,
+                                    .stream = event.stream,
+                                    .private_pool = event.action,
+                                    .expandable = mapped,
+                                    .small = small});
       begin_entry(mapped ? "segment_map" : "segment_alloc", "addr", event.address, event);
     } else {
       segments_.remove(event.address, end);
       begin_entry(mapped ? "segment_unmap" : "segment_free", "addr", event.address, event);
     }
-    end_entry(event, "unknown", event.label);
+    write_pool("pool_id", event.kind == EventKind::alloc ? event.action : kNoPrivatePool);
+    Event segment = event;
+    segment.action = -1;  // its private pool
+    end_entry(segment, "unknown", event.label);
+  }
+
+  /// Writes the id of a private pool, as PyTorch has it for pools that a program made.
+  void write_pool(std::string_view name, int32_t private_pool) {
+    if (private_pool == kNoPrivatePool) return;
+    out_.key(name);
+    out_.begin_list();
+    out_.integer(int64_t{0});
+    out_.integer(int64_t{private_pool} + 1);
+    out_.end_list();
   }
 
   void begin_entry(std::string_view action, std::string_view address_name, uint64_t address,
@@ -208,6 +224,7 @@ class SnapshotExport {
     out_.field("stream", range.stream);
     out_.field("segment_type", range.small ? "small" : "large");
     out_.field("is_expandable", range.expandable);
+    write_pool("segment_pool_id", range.private_pool);
     out_.key("frames");
     out_.begin_list();
     out_.end_list();

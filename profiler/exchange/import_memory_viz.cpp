@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <fstream>
 #include <map>
 #include <stdexcept>
 #include <string>
@@ -14,6 +15,7 @@
 
 #include "base/choice.h"
 #include "base/document/read_document.h"
+#include "base/hashed.h"
 #include "base/input_file.h"
 #include "base/limits.h"
 #include "base/shown.h"
@@ -21,6 +23,7 @@
 #include "profiler/exchange/snapshot_events.h"
 #include "profiler/exchange/snapshot_rewind.h"
 #include "profiler/recording/python_rules.h"
+#include "profiler/report/address_map.h"
 
 namespace shardlens::profiler {
 
@@ -36,16 +39,49 @@ constexpr std::array<std::string_view, 8> kAllocators = {
     "CachingAllocator",   "CachedAllocator", "gather_with_cpp", "at::detail::empty_",
     "at::detail::_empty", "create_out",      "::set_output_",   "TensorIteratorBase::"};
 
+/// The keys with which a snapshot may begin as JSON.
+constexpr std::array<std::string_view, 6> kSnapshotKeys = {
+    "segments",      "device_traces", "allocator_settings",
+    "host_segments", "host_traces",   "external_annotations"};
+
 bool is_python(std::string_view file) { return file.ends_with(".py") || file.starts_with('<'); }
 
 Category category_of(std::string_view name) {
   return choice_named<Category>(name).value_or(Category::other);
 }
 
+/// A function at a line. The texts are those of the document.
+struct Call {
+  std::string_view file;
+  std::string_view name;
+  int64_t line = 0;
+  bool is_python = false;
+  bool is_of_program = false;
+  bool takes_stacks = false;
+  bool is_allocator = false;
+};
+
+using CallText = std::tuple<std::string_view, std::string_view, int64_t>;
+struct CallHash {
+  size_t operator()(const CallText& text) const {
+    const auto& [file, name, line] = text;
+    const std::hash<std::string_view> hash;
+    return hashed(hash(file) + 31 * hash(name) + static_cast<uint64_t>(line));
+  }
+};
+
+/// Returns the segments of a snapshot, which torch.cuda.memory_snapshot() gives alone.
+Value segments_of(Value snapshot) {
+  return snapshot.is(Document::Type::list) ? snapshot : snapshot["segments"];
+}
+
 class SnapshotImport {
  public:
   SnapshotImport(const Document& document, int device)
-      : snapshot_(document), device_(device), trace_(snapshot_["device_traces"]) {}
+      : snapshot_(document),
+        device_(device),
+        segments_(segments_of(snapshot_)),
+        trace_(snapshot_["device_traces"]) {}
 
   Profile read() {
     read_trace();
@@ -78,35 +114,61 @@ class SnapshotImport {
   uint32_t stack_of(Value frames) {
     uint32_t caller = 0;
     for (size_t i = frames.size(); i-- > innermost_of(frames);) {
-      caller = frame_of(frames.at(i), caller);
+      caller = frame_of(call_of(frames.at(i)), caller);
       if (caller == 0) return 0;
     }
     return caller;
   }
 
-  uint32_t frame_of(Value value, uint32_t caller) {
+  uint32_t frame_of(uint32_t call, uint32_t caller) {
     std::vector<StackFrame>& frames = profile_.stacks.frames;
-    const std::string name(shortened(value["name"].text()));
-    const StackFrame frame{
-        .caller = caller,
-        .file = intern(std::string(shortened(value["filename"].text()))),
-        .function = intern(name.empty() ? "??" : name),
-        .line = static_cast<uint32_t>(std::clamp<int64_t>(value["line"].integer(), 0, INT32_MAX))};
-    const auto key = std::tuple(frame.caller, frame.file, frame.function, frame.line);
-    if (const auto known = frames_.find(key); known != frames_.end()) return known->second;
+    const uint64_t key = uint64_t{caller} << 32 | call;
+    const uint32_t known = frames_.find(key);
+    if (known != AddressMap::kNone) return known;
     if (frames.size() >= kMostFrames) return 0;
-    frames.push_back(frame);
-    return frames_[key] = static_cast<uint32_t>(frames.size() - 1);
+    const Call& called = calls_[call];
+    const std::string_view name = shortened(called.name);
+    frames.push_back(
+        {.caller = caller,
+         .file = intern(std::string(shortened(called.file))),
+         .function = intern(name.empty() ? "??" : std::string(name)),
+         .line = static_cast<uint32_t>(std::clamp<int64_t>(called.line, 0, INT32_MAX))});
+    const auto frame = static_cast<uint32_t>(frames.size() - 1);
+    frames_.insert(key, frame);
+    return frame;
+  }
+
+  /// Returns the number of a call. A snapshot has millions of frames but few calls: pickles share
+  /// the frames in memory, which costs one look at a table here, and JSON repeats them.
+  uint32_t call_of(Value frame) {
+    const size_t index = frame.index();
+    if (index >= call_of_value_.size()) call_of_value_.resize(index + index / 2 + 1);
+    uint32_t& known = call_of_value_[index];  // 0: not seen yet, else the number + 1
+    if (known == 0) known = known_call(frame) + 1;
+    return known - 1;
+  }
+
+  uint32_t known_call(Value frame) {
+    Call call{.file = frame["filename"].text(),
+              .name = frame["name"].text(),
+              .line = frame["line"].integer()};
+    const auto [known, added] = calls_by_text_.try_emplace({call.file, call.name, call.line},
+                                                           static_cast<uint32_t>(calls_.size()));
+    if (!added) return known->second;
+    call.is_python = is_python(call.file);
+    call.is_of_program = call.is_python && is_of_program(call.file);
+    call.takes_stacks = call.name.starts_with("torch::unwind::") ||
+                        call.name.starts_with("torch::CapturedTraceback::");
+    call.is_allocator = std::ranges::any_of(
+        kAllocators, [&](std::string_view part) { return call.name.find(part) != call.name.npos; });
+    calls_.push_back(call);
+    return known->second;
   }
 
   /// Returns the index of the first frame that is not of the functions that took the stack.
-  static size_t innermost_of(Value frames) {
-    const auto takes_stacks = [&](size_t i) {
-      const std::string_view name = frames.at(i)["name"].text();
-      return name.starts_with("torch::unwind::") || name.starts_with("torch::CapturedTraceback::");
-    };
+  size_t innermost_of(Value frames) {
     size_t first = 0;
-    while (first < frames.size() && takes_stacks(first)) ++first;
+    while (first < frames.size() && calls_[call_of(frames.at(first))].takes_stacks) ++first;
     return first;
   }
 
@@ -114,37 +176,33 @@ class SnapshotImport {
   /// is shared in memory, too.
   uint32_t label_of(Value frames) {
     const auto [known, added] = frame_labels_.try_emplace(frames.index(), 0);
-    if (added) known->second = intern(frame_text(frames), stack_of(frames));
-    return known->second;
+    if (!added || innermost_of(frames) == frames.size()) return known->second;
+    const uint32_t call = naming_call(frames);
+    const uint32_t stack = stack_of(frames);
+    const auto [label, is_new] = labels_of_calls_.try_emplace(uint64_t{call} << 32 | stack, 0);
+    if (is_new) label->second = intern(text_of(calls_[call]), stack);
+    return known->second = label->second;
   }
 
-  static std::string frame_text(Value frames) {
-    std::string innermost;
-    for (size_t i = 0; i < frames.size(); ++i) {
-      const std::string_view file = frames.at(i)["filename"].text();
-      if (!is_python(file)) continue;
-      if (is_of_program(file)) return python_text(frames.at(i));
-      if (innermost.empty()) innermost = python_text(frames.at(i));
-    }
-    return innermost.empty() ? native_text(frames) : innermost;
-  }
-
-  /// Returns the innermost function that is not the allocator's; without Python, the best name
-  /// available.
-  static std::string native_text(Value frames) {
+  /// Returns the call after which a stack is named: the innermost of the program, else the
+  /// innermost of Python, else the innermost function that is not the allocator's, else any.
+  uint32_t naming_call(Value frames) {
+    std::optional<uint32_t> python, native;
     const size_t first = innermost_of(frames);
-    for (size_t i = first; i < frames.size(); ++i) {
-      const std::string_view name = frames.at(i)["name"].text();
-      const bool is_allocator = std::ranges::any_of(
-          kAllocators, [&](std::string_view part) { return name.find(part) != name.npos; });
-      if (!name.empty() && name != "??" && !is_allocator) return std::string(shortened(name));
+    for (size_t i = 0; i < frames.size(); ++i) {
+      const uint32_t number = call_of(frames.at(i));
+      const Call& call = calls_[number];
+      if (call.is_of_program) return number;
+      if (!python && call.is_python) python = number;
+      const bool is_named = !call.name.empty() && call.name != "??" && !call.is_allocator;
+      if (!native && i >= first && is_named) native = number;
     }
-    return first < frames.size() ? std::string(shortened(frames.at(first)["name"].text())) : "";
+    return python.value_or(native.value_or(call_of(frames.at(first))));
   }
 
-  static std::string python_text(Value frame) {
-    return fmt::format("{}:{} {}", shortened(frame["filename"].text()), frame["line"].integer(),
-                       shortened(frame["name"].text()));
+  static std::string text_of(const Call& call) {
+    if (!call.is_python) return std::string(shortened(call.name));
+    return fmt::format("{}:{} {}", shortened(call.file), call.line, shortened(call.name));
   }
 
   /// Cuts a text to 1024 bytes: many frames may share one long text, and each label would copy that
@@ -169,6 +227,7 @@ class SnapshotImport {
                      .bytes = value["size"].integer(-1),
                      .given_bytes = given_in(value),
                      .stream = value["stream"].integer(),
+                     .private_pool = pool_of_id(value["pool_id"]),
                      .action = *action,
                      .category = category_of(value["category"].text())};
     const bool has_stack = entry.action == TraceAction::alloc || entry.action == TraceAction::oom ||
@@ -189,11 +248,19 @@ class SnapshotImport {
     return std::clamp<int64_t>(entry["block_size"].integer(), 0, kMostBytes - 1);
   }
 
+  /// Returns the number of a private pool, in order of first appearance. The id (0, 0) is that of
+  /// no private pool.
+  int32_t pool_of_id(Value id) {
+    if (id.size() != 2) return kNoPrivatePool;
+    const auto key = std::pair(id.at(0).integer(), id.at(1).integer());
+    if (key == std::pair<int64_t, int64_t>()) return kNoPrivatePool;
+    return pools_.try_emplace(key, static_cast<int32_t>(pools_.size())).first->second;
+  }
+
   void read_end() {
-    const Value segments = snapshot_["segments"];
-    for (size_t i = 0; i < segments.size(); ++i) {
-      if (segments.at(i)["device"].integer() != device_) continue;
-      read_segment(segments.at(i));
+    for (size_t i = 0; i < segments_.size(); ++i) {
+      if (segments_.at(i)["device"].integer() != device_) continue;
+      read_segment(segments_.at(i));
       has_segments_ = true;
     }
   }
@@ -206,6 +273,7 @@ class SnapshotImport {
     }
     state_.segments.add(begin, {.end = begin + static_cast<uint64_t>(bytes),
                                 .stream = segment["stream"].integer(),
+                                .private_pool = pool_of_id(segment["segment_pool_id"]),
                                 .expandable = segment["is_expandable"].boolean(),
                                 .small = segment["segment_type"].text() == "small"});
     end_reserved_ += static_cast<uint64_t>(bytes);
@@ -243,10 +311,12 @@ class SnapshotImport {
   void judge(const RewindDoubts& rewound, const SnapshotEvents& made) {
     std::string& notice = profile_.header.notice;
     notice = "imported from a memory snapshot of PyTorch: device memory only";
-    if (made.start_allocated > 0 && !entries_.empty()) {
-      notice +=
-          fmt::format("; its history begins with {} allocated", bytes_text(made.start_allocated));
+    profile_.judgement.begins_late = made.start_allocated > 0 || made.start_reserved > 0;
+    if (profile_.judgement.begins_late && !entries_.empty()) {
+      notice += fmt::format("; its history begins with {} allocated, {} reserved",
+                            bytes_text(made.start_allocated), bytes_text(made.start_reserved));
     }
+    if (entries_.empty()) notice += "; it has no history, only the moment at which it was made";
     doubt(rewound.unknown_sizes,
           "blocks from before its history that may each be up to 1 MiB larger than shown");
     if (!has_segments_) return;  // then it does not say what was at its end
@@ -295,14 +365,20 @@ class SnapshotImport {
 
   Value snapshot_;
   int device_;
+  Value segments_;
   Value trace_;
   std::vector<TraceEntry> entries_;
   SnapshotState state_;  // at the end, then at the start
   bool has_segments_ = false;
   uint64_t end_allocated_ = 0;  // unsigned, since a damaged snapshot may overflow it
   uint64_t end_reserved_ = 0;
+  std::map<std::pair<int64_t, int64_t>, int32_t> pools_;
   std::map<std::pair<std::string, uint32_t>, uint32_t> labels_;
-  std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>, uint32_t> frames_;
+  std::vector<Call> calls_;
+  std::unordered_map<CallText, uint32_t, CallHash> calls_by_text_;
+  std::vector<uint32_t> call_of_value_;  // by the value's index in the document
+  AddressMap frames_;                    // by caller and call
+  std::unordered_map<uint64_t, uint32_t> labels_of_calls_;
   std::unordered_map<Document::Index, uint32_t> frame_labels_;
   std::unordered_set<Document::Index> block_lists_;  // the lists that segments have
   Profile profile_;
@@ -316,7 +392,7 @@ std::vector<int> devices_of(Value snapshot) {
   for (size_t i = 0; i < std::min<size_t>(traces.size(), kMostDevices); ++i) {
     if (traces.at(i).size() > 0) devices.push_back(static_cast<int>(i));
   }
-  const Value segments = snapshot["segments"];
+  const Value segments = segments_of(snapshot);
   for (size_t i = 0; i < segments.size(); ++i) {
     const int64_t device = segments.at(i)["device"].integer(-1);
     if (device >= 0 && device < kMostDevices) devices.push_back(static_cast<int>(device));
@@ -343,8 +419,23 @@ int chosen_device(Value snapshot, std::optional<int> device) {
 
 Document read_snapshot(std::string_view bytes) {
   const size_t first = bytes.find_first_not_of(" \t\r\n");
-  if (first != std::string_view::npos && bytes[first] == '{') return read_json(bytes);
-  return read_pickle(bytes);
+  const bool is_json =
+      first != std::string_view::npos && (bytes[first] == '{' || bytes[first] == '[');
+  return is_json ? read_json(bytes) : read_pickle(bytes);
+}
+
+bool is_memory_viz(const std::string& path) {
+  constexpr size_t kLooked = 4096;
+  std::ifstream file(path, std::ios::binary);
+  std::string start(kLooked, '\0');
+  file.read(start.data(), kLooked);
+  start.resize(static_cast<size_t>(file.gcount()));
+  if (start.size() > 1 && start[0] == '\x80') return start[1] >= 2 && start[1] <= 5;
+  std::erase_if(start, [](char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; });
+  if (start.starts_with("[")) return true;
+  return std::ranges::any_of(kSnapshotKeys, [&](std::string_view key) {
+    return start.starts_with(fmt::format("{{\"{}\":", key));
+  });
 }
 
 Profile import_memory_viz(std::string_view bytes, std::optional<int> device) {
@@ -354,7 +445,7 @@ Profile import_memory_viz(std::string_view bytes, std::optional<int> device) {
 Profile import_snapshot(const Document& document, std::optional<int> device) {
   const Value snapshot(document);
   if (!snapshot["device_traces"].is(Document::Type::list) &&
-      !snapshot["segments"].is(Document::Type::list)) {
+      !segments_of(snapshot).is(Document::Type::list)) {
     throw std::invalid_argument(
         "it is not a memory snapshot: it has neither device_traces nor segments");
   }

@@ -11,7 +11,8 @@
 
 namespace shardlens::profiler {
 
-/// Imports `bytes`, a pickle of protocol 2 to 5 or JSON. Device memory ends when its free is
+/// Imports `bytes`, a pickle of protocol 2 to 5 or JSON: a whole snapshot, or the list of segments
+/// that torch.cuda.memory_snapshot() gives. Device memory ends when its free is
 /// requested, as in LibTorch's allocated_bytes; if the free is not completed at once, the block is
 /// held until it is. What was there before the history began comes first, at time 0: segments and
 /// blocks with their places and sizes, as snapshot_rewind.h finds them. What the snapshot leaves
@@ -25,6 +26,10 @@ Profile import_memory_viz(std::string_view bytes, std::optional<int> device = st
 
 /// Imports a snapshot from a file, whose name is part of every error.
 Profile import_memory_viz_file(const std::string& path, std::optional<int> device = std::nullopt);
+
+/// True if a file looks like a snapshot by its first bytes: a pickle, or JSON that begins with one
+/// of its keys or with a list of segments.
+bool is_memory_viz(const std::string& path);
 
 /// read_snapshot parses a pickle or JSON, and import_snapshot imports the result: for callers that
 /// also read other parts of the document.

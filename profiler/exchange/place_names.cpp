@@ -35,7 +35,8 @@ std::string name_of_action(const std::string& line) {
 void Place::take(const Event& event) {
   if (event.kind == EventKind::phase) phase = static_cast<Phase>(event.value);
   if (event.kind == EventKind::step) step = event.value;
-  action = event.kind == EventKind::action_end ? -1 : event.action;
+  const bool has_none = event.kind == EventKind::action_end || event.space == Space::segment;
+  action = has_none ? -1 : event.action;
 }
 
 PlaceNames::Names::Names(const std::string& schedule) : actions(schedule) {

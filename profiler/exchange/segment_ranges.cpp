@@ -7,7 +7,8 @@ namespace shardlens::profiler {
 namespace {
 
 bool continues(const SegmentRange& left, const SegmentRange& right) {
-  return left.expandable && right.expandable && left.stream == right.stream;
+  return left.expandable && right.expandable && left.stream == right.stream &&
+         left.private_pool == right.private_pool;
 }
 
 }  // namespace

@@ -5,11 +5,14 @@
 #include <cstdint>
 #include <map>
 
+#include "profiler/recording/blocks.h"
+
 namespace shardlens::profiler {
 
 struct SegmentRange {
   uint64_t end = 0;
   int64_t stream = 0;
+  int32_t private_pool = kNoPrivatePool;
   bool expandable = false;  // its adjacent ranges are one segment
   bool small = false;       // serves the small pool; a joined range does if a part does
 };

@@ -28,6 +28,7 @@ class SnapshotWriter {
     for (const auto& [begin, range] : start.segments.ranges()) write_segment(begin, range);
     for (const auto& [address, block] : start.blocks) write_block(address, block);
     made_.start_allocated = tracker_.totals().allocated();
+    made_.start_reserved = tracker_.totals().reserved;
     write_entries(entries);
     made_.allocated = tracker_.totals().allocated();
     made_.reserved = tracker_.totals().reserved;
@@ -70,6 +71,7 @@ class SnapshotWriter {
   void write_range(uint64_t begin, int64_t bytes, const SegmentRange& range) {
     push({.address = begin,
           .value = bytes,
+          .action = range.private_pool,
           .label = range.expandable ? mapped_label_ : 0,
           .stream = stream_of(range.stream),
           .kind = EventKind::alloc,
@@ -201,6 +203,7 @@ class SnapshotWriter {
     Event event = event_of(entry, is_return(entry.action) ? EventKind::free : EventKind::alloc);
     event.space = Space::segment;
     event.category = Category::other;
+    if (event.kind == EventKind::alloc) event.action = entry.private_pool;
     event.label = is_mapping(entry.action) ? mapped_label_ : 0;
     push(event);
   }

@@ -15,6 +15,7 @@ struct SnapshotEvents {
   int64_t allocated = 0;  // bytes at the end, as a BlockTracker counts them
   int64_t reserved = 0;
   int64_t start_allocated = 0;  // bytes before the first entry
+  int64_t start_reserved = 0;
   int64_t misplaced = 0;        // allocations at an address where no free block began
   int64_t resized = 0;          // allocations with another size than the rules of blocks.h give
 };

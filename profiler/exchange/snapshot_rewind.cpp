@@ -32,8 +32,7 @@ class Rewinder {
         return;
       case TraceAction::segment_alloc:
       case TraceAction::segment_map:
-        segments_.remove(entry.address, end_of(entry));
-        return;
+        return undo_segment(entry);
       case TraceAction::segment_free:
       case TraceAction::segment_unmap:
         return undo_return(entry);
@@ -62,13 +61,25 @@ class Rewinder {
     block->second.category = entry.category;
   }
 
+  /// Older snapshots tell the private pool of segments at the end, but not in their history.
+  void undo_segment(TraceEntry& entry) {
+    const auto after = segments_.ranges().upper_bound(entry.address);
+    if (after != segments_.ranges().begin() && entry.private_pool == kNoPrivatePool) {
+      const SegmentRange& range = std::prev(after)->second;
+      if (entry.address < range.end) entry.private_pool = range.private_pool;
+    }
+    segments_.remove(entry.address, end_of(entry));
+  }
+
   void undo_return(const TraceEntry& entry) {
     const bool mapped = entry.action == TraceAction::segment_unmap;
     const bool is_small =
         mapped ? entry.bytes % page_bytes(Pool::large) != 0 : entry.bytes <= kSmallSegmentBytes;
-    segments_.add(
-        entry.address,
-        {.end = end_of(entry), .stream = entry.stream, .expandable = mapped, .small = is_small});
+    segments_.add(entry.address, {.end = end_of(entry),
+                                  .stream = entry.stream,
+                                  .private_pool = entry.private_pool,
+                                  .expandable = mapped,
+                                  .small = is_small});
   }
 
   static SnapshotBlock block_of(const TraceEntry& entry) {

@@ -35,6 +35,7 @@ struct TraceEntry {
   int64_t bytes = 0;
   int64_t given_bytes = 0;  // of an allocated block; 0: unknown
   int64_t stream = 0;
+  int32_t private_pool = kNoPrivatePool;
   uint32_t label = 0;
   TraceAction action{};
   Category category = Category::other;

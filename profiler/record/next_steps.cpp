@@ -68,21 +68,35 @@ std::string largest_use_text(const RankReport& report, const RecordVerdict& verd
                      bytes_text(*largest), remedy->options);
 }
 
-/// Describes memory that the allocator reserved but could not hand out, if that is the problem.
-std::string fragments_text(const RankReport& report, const RecordVerdict& verdict) {
+/// Returns what may take less of reserved and free memory: it depends on why most is of no use.
+std::string_view remedy_of(const ReservedParts& parts) {
   constexpr std::string_view kExpandable =
       "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True may reserve less";
+  const int64_t joinable = parts.held.bytes + parts.whole.bytes;
+  if (parts.private_pools.bytes > std::max(parts.other_streams.bytes, joinable)) {
+    return "most of what is free lies in private pools of CUDA graphs: one pool for all graphs, "
+           "captured from the largest on, may reserve less";
+  }
+  if (parts.other_streams.bytes > joinable) {
+    return "most of what is free belongs to other streams: allocating on one stream may reserve "
+           "less";
+  }
+  return kExpandable;
+}
+
+/// Describes memory that the allocator reserved but could not hand out, if that is the problem.
+std::string fragments_text(const RankReport& report, const RecordVerdict& verdict) {
   if (verdict.is_out_of_memory) {
     const OutOfMemory& last = report.out_of_memory.back();
     const int64_t unused = last.blocks.reserved - last.blocks.allocated();
     if (unused < last.asked_bytes) return {};
     return fmt::format("{} were reserved but unused, in pieces that are too small: {}",
-                       bytes_text(unused), kExpandable);
+                       bytes_text(unused), remedy_of(last.reserved.parts));
   }
-  if (verdict.exit_code != kFitsWithRetries) return {};
+  if (verdict.exit_code != kFitsWithRetries || !report.reserved_peak) return {};
   return fmt::format("up to {} are reserved for up to {} allocated: {}",
                      bytes_text(report.reserved_peak_bytes().value_or(0)),
-                     bytes_text(report.peak_bytes()), kExpandable);
+                     bytes_text(report.peak_bytes()), remedy_of(report.reserved_peak->parts));
 }
 
 bool is_short(const RecordVerdict& verdict) {

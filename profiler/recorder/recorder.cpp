@@ -270,11 +270,25 @@ class Recorder::Hooks {
     return static_cast<uint16_t>(number);
   }
 
+  /// Returns the number of the private pool of a segment, in order of first appearance. PyTorch up
+  /// to the version that tells the pool has kNoPrivatePool. The caller holds the allocator's lock.
+  template <class Entry>
+  int32_t number_of_pool(const Entry& entry) {
+    if constexpr (requires { entry.mempool_; }) {
+      if (entry.mempool_.first == 0 && entry.mempool_.second == 0) return kNoPrivatePool;
+      const auto number = std::ranges::find(pools_, entry.mempool_) - pools_.begin();
+      if (static_cast<size_t>(number) == pools_.size()) pools_.push_back(entry.mempool_);
+      return static_cast<int32_t>(number);
+    }
+    return kNoPrivatePool;
+  }
+
   Writer writer_;
   int64_t start_ns_;
   at::CallbackHandle operators_{};
   const uint32_t mapped_label_ = writer_.intern("mapped");  // see Space in profile.h
   std::vector<void*> streams_{nullptr};                     // CUDA's default stream is the main one
+  std::vector<std::pair<unsigned long long, unsigned long long>> pools_;  // their ids in LibTorch
   std::atomic<uint64_t> freed_ = 0;  // free requested, maybe not completed; 0: none
   const std::unique_ptr<StepWindow> window_;
   Purpose (*const purpose_)();
@@ -304,6 +318,7 @@ void Recorder::Hooks::record_trace(const TraceEntry& entry) {
           entry.action_ == TraceEntry::SEGMENT_MAP || entry.action_ == TraceEntry::SEGMENT_UNMAP;
       return append({.address = entry.addr_,
                      .value = bytes,
+                     .action = given ? number_of_pool(entry) : kNoPrivatePool,
                      .label = mapped ? mapped_label_ : 0,
                      .stream = stream,
                      .kind = given ? EventKind::alloc : EventKind::free,

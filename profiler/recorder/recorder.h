@@ -121,7 +121,7 @@ class Recorder {
 std::optional<int64_t> device_used_bytes(int device);
 
 /// Returns the report of what held the memory when memory last ran out in the recording at `path`,
-/// as `profile report` shows it, in at most 40 lines. Returns an empty text if it never did, or if
+/// as `profile report` shows it, in at most 60 lines. Returns an empty text if it never did, or if
 /// the file cannot be read.
 std::string out_of_memory_screen(const std::string& path);
 

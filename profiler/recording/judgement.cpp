@@ -33,19 +33,24 @@ PeakBound Judgement::bound() const {
   if (lost_events > 0 || state == RecordingState::newer) return PeakBound::about;
   const bool has_all_events =
       state == RecordingState::whole || (state == RecordingState::damaged && missing_from_ns < 0);
-  return has_all_events ? PeakBound::exact : PeakBound::at_least;
+  return has_all_events && !begins_late ? PeakBound::exact : PeakBound::at_least;
 }
 
 bool is_whole(const Judgement& judgement) {
-  return judgement.state == RecordingState::whole && judgement.lost_events == 0;
+  return judgement.state == RecordingState::whole && judgement.lost_events == 0 &&
+         !judgement.begins_late;
 }
 
 std::string judgement_text(const Judgement& judgement) {
   std::string text = state_text(judgement);
   if (judgement.lost_events > 0) {
+    text += fmt::format("{}{} events were lost or are uncertain: the peak may be higher or lower",
+                        text.empty() ? "" : "; ", judgement.lost_events);
+  }
+  if (judgement.begins_late) {
     text += fmt::format(
-        "{}{} events were lost or are uncertain: the peak may be higher or lower",
-        text.empty() ? "" : "; ", judgement.lost_events);
+        "{}begins with memory in use: an earlier peak may be higher, so the peak is a lower bound",
+        text.empty() ? "" : "; ");
   }
   return text.empty() ? std::string(to_string(judgement.state)) : text;
 }
@@ -67,6 +72,7 @@ Judgement joined(const Judgement& a, const Judgement& b) {
   const bool both_miss = a.missing_from_ns >= 0 && b.missing_from_ns >= 0;
   both.missing_from_ns = both_miss ? std::min(a.missing_from_ns, b.missing_from_ns)
                                    : std::max(a.missing_from_ns, b.missing_from_ns);
+  both.begins_late = a.begins_late || b.begins_late;
   both.faults = a.faults;
   both.faults.insert(both.faults.end(), b.faults.begin(), b.faults.end());
   return both;

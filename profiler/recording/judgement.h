@@ -33,8 +33,10 @@ constexpr auto choice_words(PeakBound) { return words("exact", "at_least", "abou
 
 struct Judgement {
   RecordingState state = RecordingState::whole;
-  int64_t lost_events = 0;            // that could not be kept, or that an import left open
-  int64_t missing_from_ns = -1;       // events are missing from this time on; -1: none
+  int64_t lost_events = 0;       // that could not be kept, or that an import left open
+  int64_t missing_from_ns = -1;  // events are missing from this time on; -1: none
+  /// Memory was in use before the first event, so that a higher peak may have come before it.
+  bool begins_late = false;
   std::vector<std::string> faults{};  // what is damaged or missing, one line each
 
   PeakBound bound() const;
@@ -43,7 +45,7 @@ struct Judgement {
   bool operator==(const Judgement&) const = default;
 };
 
-/// True if the recording was closed, is intact and has no lost events.
+/// True if the recording was closed, is intact, and lacks no events, not even earlier ones.
 bool is_whole(const Judgement& judgement);
 
 /// Returns "whole", or what is wrong and what it means for the peak, in one line.

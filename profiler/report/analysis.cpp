@@ -43,8 +43,7 @@ void Analysis::take(const Event& event) {
       return take_counter(event);
     case EventKind::hold:
     case EventKind::release:
-      tracker_.take(event);
-      return;
+      return take_hold(event);
     case EventKind::action_begin:
     case EventKind::action_end:
       return;
@@ -52,7 +51,9 @@ void Analysis::take(const Event& event) {
 }
 
 Moment Analysis::moment_of(const Event& event) const {
-  return {.time_ns = event.time_ns, .step = step_, .action = event.action, .phase = phase_};
+  // The action of a segment is its private pool.
+  const int32_t action = event.space == Space::segment ? -1 : event.action;
+  return {.time_ns = event.time_ns, .step = step_, .action = action, .phase = phase_};
 }
 
 Level& Analysis::level_of(size_t space) {
@@ -62,8 +63,9 @@ Level& Analysis::level_of(size_t space) {
 void Analysis::take_alloc(const Event& event) {
   ++space_events_[static_cast<size_t>(event.space)];
   ++space_allocations_[static_cast<size_t>(event.space)];
-  if (event.space == Space::segment) return update_reserved(event);
+  if (event.space == Space::segment) return take_segment(event);
   const bool is_device = event.space == Space::device;
+  if (is_device) reserved_peak_.before(event, tracker_, set_of(Space::device));
   const int64_t given = is_device ? tracker_.take(event) : event.value;
   PeakSet& set = set_of(event.space);
   if (event.space == Space::driver) {
@@ -71,20 +73,35 @@ void Analysis::take_alloc(const Event& event) {
     libraries_[event.label] += given;
   }
   if (set.alloc(event, given, moment_of(event)) && is_device) blocks_at_peak_ = tracker_.totals();
+  if (is_device) reserved_peak_.after(event, false, moment_of(event), tracker_, set);
 }
 
 void Analysis::take_free(const Event& event) {
   ++space_events_[static_cast<size_t>(event.space)];
-  if (event.space == Space::segment) return update_reserved(event);
-  if (event.space == Space::device) tracker_.take(event);
+  if (event.space == Space::segment) return take_segment(event);
+  if (event.space == Space::device) {
+    reserved_peak_.before(event, tracker_, set_of(Space::device));
+    tracker_.take(event);
+  }
   const std::optional<LiveAllocation> ended = set_of(event.space).free(event.address);
   if (!ended) ++unmatched_;
   if (ended && event.space == Space::driver) libraries_[ended->label] -= ended->given_bytes;
 }
 
-void Analysis::update_reserved(const Event& event) {
+void Analysis::take_segment(const Event& event) {
+  PeakSet& tensors = set_of(Space::device);
+  reserved_peak_.before(event, tracker_, tensors);
   tracker_.take(event);
-  reserved_.set(tracker_.totals().reserved, moment_of(event));
+  const Moment moment = moment_of(event);
+  const bool is_new_peak = reserved_.set(tracker_.totals().reserved, moment);
+  reserved_peak_.after(event, is_new_peak, moment, tracker_, tensors);
+}
+
+void Analysis::take_hold(const Event& event) {
+  PeakSet& tensors = set_of(Space::device);
+  reserved_peak_.before(event, tracker_, tensors);
+  tracker_.take(event);
+  reserved_peak_.after(event, false, moment_of(event), tracker_, tensors);
 }
 
 void Analysis::take_counter(const Event& event) {
@@ -130,9 +147,12 @@ void Analysis::take_failure(const Event& event) {
                                          : device_free,
                   .largest_free_bytes = tracker_.largest_free_bytes(),
                   .blocks = tracker_.totals(),
+                  .reserved = {},
                   .given = set.given(),
                   .tensors = {}},
-       .live = set.live_allocations()});
+       .live = set.live_allocations(),
+       .segments = tracker_.segments(),
+       .pending = tracker_.pending_blocks()});
 }
 
 void Analysis::close_window() {

@@ -25,8 +25,7 @@ bool PeakSet::alloc(const Event& event, int64_t given_bytes, const Moment& momen
   by_address_.insert(event.address, index);
   count(live, 1);
   if (!level_.set(level_.bytes + given_bytes, moment)) return false;
-  peak_version_ = version_;
-  set_aside_.clear();
+  keep(peak_);
   given_at_peak_ = given_;
   asked_at_peak_ = asked_;
   return true;
@@ -36,7 +35,9 @@ std::optional<LiveAllocation> PeakSet::free(uint64_t address) {
   const uint32_t index = by_address_.find(address);
   if (index == AddressMap::kNone) return std::nullopt;
   const LiveAllocation live = slots_[index];
-  keep_if_at_peak(live);
+  for (KeptMoment* const kept : {&peak_, &mark_}) {
+    if (live.version <= kept->version) kept->set_aside.push_back(live);
+  }
   count(live, -1);
   level_.bytes -= live.given_bytes;
   check(by_address_.size() + unused_.size() == slots_.size(),
@@ -58,7 +59,7 @@ bool PeakSet::recategorise(uint64_t address, Category category) {
   };
   move(given_, live.given_bytes);
   move(asked_, live.asked_bytes);
-  if (live.version <= peak_version_) {
+  if (live.version <= peak_.version) {
     move(given_at_peak_, live.given_bytes);
     move(asked_at_peak_, live.asked_bytes);
   }
@@ -74,10 +75,12 @@ std::vector<LiveAllocation> PeakSet::live_allocations() const {
   return found;
 }
 
-std::vector<LiveAllocation> PeakSet::live_at_peak() const {
-  std::vector<LiveAllocation> found = set_aside_;
+void PeakSet::mark() { keep(mark_); }
+
+std::vector<LiveAllocation> PeakSet::live_at(const KeptMoment& moment) const {
+  std::vector<LiveAllocation> found = moment.set_aside;
   for (const LiveAllocation& live : slots_) {
-    if (live.version != 0 && live.version <= peak_version_) found.push_back(live);
+    if (live.version != 0 && live.version <= moment.version) found.push_back(live);
   }
   return found;
 }
@@ -89,8 +92,9 @@ void PeakSet::count(const LiveAllocation& live, int64_t sign) {
   asked_[category] += sign * live.asked_bytes;
 }
 
-void PeakSet::keep_if_at_peak(const LiveAllocation& live) {
-  if (live.version <= peak_version_) set_aside_.push_back(live);
+void PeakSet::keep(KeptMoment& moment) const {
+  moment.version = version_;
+  moment.set_aside.clear();
 }
 
 }  // namespace shardlens::profiler

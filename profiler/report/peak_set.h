@@ -64,7 +64,8 @@ struct LiveAllocation {
 /// before the peak and ends after the peak belongs to the peak, so it is set aside. A new peak
 /// discards the allocations set aside, since they are dead by then. Those set aside and those that
 /// still live and are older than the peak form the live set of the peak. It is exact, costs one
-/// comparison an event, and needs no more memory than the set itself.
+/// comparison an event, and needs no more memory than the set itself. A mark is another such
+/// moment, which a caller sets.
 class PeakSet {
  public:
   /// Adds an allocation; returns true if it makes a new peak. A live allocation at the same address
@@ -84,13 +85,24 @@ class PeakSet {
   const CategoryBytes& given_at_peak() const { return given_at_peak_; }
   const CategoryBytes& asked_at_peak() const { return asked_at_peak_; }
 
-  /// Return the live allocations, now and at the peak, in no particular order.
+  /// Remembers what is alive now, in place of what was remembered before.
+  void mark();
+
+  /// Return the live allocations, now, at the peak and at the mark, in no particular order.
   std::vector<LiveAllocation> live_allocations() const;
-  std::vector<LiveAllocation> live_at_peak() const;
+  std::vector<LiveAllocation> live_at_peak() const { return live_at(peak_); }
+  std::vector<LiveAllocation> live_at_mark() const { return live_at(mark_); }
 
  private:
+  /// A moment whose live set is kept.
+  struct KeptMoment {
+    uint64_t version = 0;                   // of the last allocation before it
+    std::vector<LiveAllocation> set_aside;  // alive then, but not now
+  };
+
   void count(const LiveAllocation& live, int64_t sign);
-  void keep_if_at_peak(const LiveAllocation& live);
+  void keep(KeptMoment& moment) const;
+  std::vector<LiveAllocation> live_at(const KeptMoment& moment) const;
 
   Level level_;
   int64_t asked_bytes_ = 0;
@@ -100,11 +112,11 @@ class PeakSet {
   CategoryBytes asked_at_peak_{};
 
   uint64_t version_ = 0;
-  uint64_t peak_version_ = 0;
-  AddressMap by_address_;                  // of slots_
-  std::vector<LiveAllocation> slots_;      // version 0: unused
-  std::vector<uint32_t> unused_;           // of slots_
-  std::vector<LiveAllocation> set_aside_;  // alive at the peak, but not now
+  KeptMoment peak_;
+  KeptMoment mark_;
+  AddressMap by_address_;              // of slots_
+  std::vector<LiveAllocation> slots_;  // version 0: unused
+  std::vector<uint32_t> unused_;       // of slots_
 };
 
 }  // namespace shardlens::profiler

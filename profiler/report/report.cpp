@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <sstream>
 #include <string_view>
 
@@ -76,6 +77,50 @@ double RankReport::other_share() const {
   if (space == nullptr || space->peak_bytes == 0) return 0;
   return static_cast<double>(space->given[static_cast<size_t>(Category::other)]) /
          static_cast<double>(space->peak_bytes);
+}
+
+namespace {
+
+/// Turns the allocations that were alive at a moment into blocks of an account, and names their
+/// places.
+std::vector<UsedBlock> used_blocks(const std::vector<LiveAllocation>& live,
+                                   std::vector<UsedBlock> pending, const Names& names,
+                                   std::vector<ReservedPlace>& places) {
+  std::map<ReservedPlace, uint32_t> known;
+  std::vector<UsedBlock> blocks = std::move(pending);
+  for (const LiveAllocation& one : live) {
+    ReservedPlace place{.category = one.category, .label = names.label(one.label)};
+    const auto [at, is_new] = known.try_emplace(place, static_cast<uint32_t>(places.size()));
+    if (is_new) places.push_back(std::move(place));
+    blocks.push_back({.address = one.address,
+                      .given_bytes = one.given_bytes,
+                      .asked_bytes = one.asked_bytes,
+                      .step = one.step,
+                      .place = at->second});
+  }
+  return blocks;
+}
+
+}  // namespace
+
+std::optional<ReservedReport> Analysis::reserved_peak(const Names& names) {
+  PeakSet& tensors = set_of(Space::device);
+  reserved_peak_.finish(tracker_, tensors);
+  if (!reserved_peak_.exists()) return std::nullopt;
+  const Event& request = reserved_peak_.request();
+  const Moment& at = reserved_peak_.at();
+  ReservedReport report{.at = at,
+                        .action = names.action(at.phase, at.action),
+                        .asked_bytes = request.value,
+                        .category = request.category,
+                        .label = names.label(request.label),
+                        .parts = {},
+                        .places = {}};
+  report.parts = reserved_parts(
+      reserved_peak_.segments(),
+      used_blocks(tensors.live_at_mark(), reserved_peak_.pending(), names, report.places),
+      reserved_peak_.needs());
+  return report;
 }
 
 SpaceReport Analysis::space_report(Space space, const Names& names) {
@@ -169,12 +214,16 @@ RankReport Analysis::finish(const Header& header, const std::vector<std::string>
   report.has_times = has_times_ || header.start_realtime_ns != 0;
   report.unmatched = unmatched_;
   report.judgement = std::move(judgement);
+  // A recording of chosen steps says that others ran before.
+  const bool has_chosen_steps = last_of(Counter::steps_before).has_value();
+  if (reserved_peak_.begins_late() && !has_chosen_steps) report.judgement.begins_late = true;
   report.main = main_space_of(space_events_);
   report.steps = std::move(steps_);
   report.step_peak = steady_peak(
       report.steps, std::max<int64_t>(0, last_of(Counter::steps_before).value_or(0)), report.main);
   report.blocks_at_peak = blocks_at_peak_;
   report.blocks_at_end = tracker_.totals();
+  report.reserved_peak = reserved_peak(names);
   report.out_of_memory_count = failure_count_;
   report.counters = counters_;
   report.losses = losses_;
@@ -186,6 +235,18 @@ RankReport Analysis::finish(const Header& header, const std::vector<std::string>
   for (Failure& failure : failures_) {
     failure.report.action = names.action(failure.report.at.phase, failure.report.at.action);
     failure.report.label = names.label(failure.event.label);
+    ReservedReport& reserved = failure.report.reserved;
+    reserved = {.at = failure.report.at,
+                .action = failure.report.action,
+                .asked_bytes = failure.report.asked_bytes,
+                .category = failure.report.category,
+                .label = failure.report.label,
+                .parts = {},
+                .places = {}};
+    reserved.parts = reserved_parts(
+        std::move(failure.segments),
+        used_blocks(failure.live, std::move(failure.pending), names, reserved.places),
+        {.bytes = failure.event.value, .stream = failure.event.stream});
     failure.report.tensors = names.tensors(std::move(failure.live), failure.report.at.step);
     report.out_of_memory.push_back(std::move(failure.report));
   }

@@ -19,6 +19,8 @@
 #include "profiler/recording/profile.h"
 #include "profiler/report/block_tracker.h"
 #include "profiler/report/peak_set.h"
+#include "profiler/report/reserved_parts.h"
+#include "profiler/report/reserved_peak.h"
 
 namespace shardlens::profiler {
 
@@ -70,6 +72,7 @@ struct OutOfMemory {
   int64_t would_fit_bytes = 0;     // the largest request that would have been served
   int64_t largest_free_bytes = 0;  // the largest reserved and free block
   BlockTotals blocks;
+  ReservedReport reserved;
   CategoryBytes given{};
   std::vector<NamedAllocation> tensors;  // alive then, the largest first
 };
@@ -116,7 +119,8 @@ struct RankReport {
   std::optional<StepPeak> step_peak;  // from the third step on; its `step` has the main peak
   BlockTotals blocks_at_peak;         // of the device
   BlockTotals blocks_at_end;
-  std::vector<OutOfMemory> out_of_memory;  // the first few, and the last
+  std::optional<ReservedReport> reserved_peak;  // nothing: no segment was recorded
+  std::vector<OutOfMemory> out_of_memory;       // the first few, and the last
   int64_t out_of_memory_count = 0;
   std::array<CounterReport, kCounters> counters{};
   Losses losses;
@@ -145,6 +149,8 @@ class Analysis {
     Event event;
     OutOfMemory report;
     std::vector<LiveAllocation> live;
+    std::vector<ReservedSegment> segments;
+    std::vector<UsedBlock> pending;
   };
   struct LedgerSample {
     int64_t used = 0;
@@ -158,12 +164,14 @@ class Analysis {
   void take_failure(const Event& event);
   void take_used(int64_t bytes);
   void close_window();
-  void update_reserved(const Event& event);
+  void take_segment(const Event& event);
+  void take_hold(const Event& event);
   Moment moment_of(const Event& event) const;
   LedgerSample ledger_now(int64_t used_bytes) const;
   std::optional<int64_t> last_of(Counter counter) const;
   Ledger ledger(const Names& names) const;
   SpaceReport space_report(Space space, const Names& names);
+  std::optional<ReservedReport> reserved_peak(const Names& names);
 
   PeakSet& set_of(Space space) { return sets_[static_cast<size_t>(space)]; }
   Level& level_of(size_t space);
@@ -171,6 +179,7 @@ class Analysis {
   std::array<PeakSet, kSpaces> sets_;  // all but `segment`, which `tracker_` follows
   BlockTracker tracker_;
   Level reserved_;
+  ReservedPeak reserved_peak_;
   BlockTotals blocks_at_peak_;
   std::array<int64_t, kSpaces> space_events_{};
   std::array<int64_t, kSpaces> space_allocations_{};
@@ -200,7 +209,7 @@ std::string report_text(std::vector<RankReport> ranks);
 /// Returns "after 0.123 s", or "no times".
 std::string time_text(int64_t time_ns, bool has_times);
 
-/// Returns what held the memory when memory last ran out in the recording, in at most 40 lines.
+/// Returns what held the memory when memory last ran out in the recording, in at most 60 lines.
 /// Returns an empty text if it never did.
 std::string out_of_memory_text(const RankReport& rank);
 

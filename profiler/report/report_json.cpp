@@ -71,8 +71,75 @@ Json places_json(const std::vector<NamedAllocation>& tensors) {
 Json blocks_json(const BlockTotals& blocks) {
   return {{"requested_bytes", blocks.requested}, {"rounding_bytes", blocks.rounding},
           {"pending_bytes", blocks.pending},     {"split_bytes", blocks.split},
-          {"cached_bytes", blocks.cached},       {"reserved_bytes", blocks.reserved},
-          {"unplaced_bytes", blocks.unplaced}};
+          {"cached_bytes", blocks.cached},       {"private_pool_bytes", blocks.in_private},
+          {"reserved_bytes", blocks.reserved},   {"unplaced_bytes", blocks.unplaced}};
+}
+
+Json pieces_json(const FreePieces& pieces) {
+  return {{"bytes", pieces.bytes},
+          {"pieces", pieces.pieces},
+          {"largest_bytes", pieces.largest},
+          {"too_small_bytes", pieces.too_small},
+          {"other_sizes_bytes", pieces.other_sizes},
+          {"returnable_bytes", pieces.returnable}};
+}
+
+Json reserved_places_json(const ReservedReport& reserved, const std::vector<uint32_t>& places) {
+  Json json = Json::array();
+  for (const uint32_t place : places) {
+    const ReservedPlace& one = reserved.places[place];
+    json.push_back({{"category", to_string(one.category)}, {"label", one.label}});
+  }
+  return json;
+}
+
+Json pools_json(const ReservedReport& reserved) {
+  Json json = Json::array();
+  for (const PrivatePool& pool : reserved.parts.pools) {
+    json.push_back({{"number", pool.number},
+                    {"reserved_bytes", pool.reserved},
+                    {"free_bytes", pool.free},
+                    {"places", reserved_places_json(reserved, pool.places)}});
+  }
+  return json;
+}
+
+Json holders_json(const ReservedReport& reserved) {
+  Json json = Json::array();
+  for (const SegmentHolder& holder : reserved.parts.holders) {
+    json.push_back({{"places", reserved_places_json(reserved, holder.places)},
+                    {"segments", holder.segments},
+                    {"blocks", holder.blocks},
+                    {"used_bytes", holder.used},
+                    {"free_bytes", holder.free},
+                    {"youngest_steps", reserved.at.step - holder.youngest_step},
+                    {"oldest_steps", reserved.at.step - holder.oldest_step}});
+  }
+  return json;
+}
+
+/// Lists the parts of reserved memory at one moment, which sum to `reserved_bytes`, and what keeps
+/// the free ones from use.
+Json reserved_json(const ReservedReport& reserved) {
+  const ReservedParts& parts = reserved.parts;
+  return {{"at", moment_json(reserved.at, reserved.action)},
+          {"asked_bytes", reserved.asked_bytes},
+          {"category", to_string(reserved.category)},
+          {"label", reserved.label},
+          {"reserved_bytes", parts.reserved},
+          {"requested_bytes", parts.requested},
+          {"rounding_bytes", parts.rounding},
+          {"pending_bytes", parts.pending},
+          {"free",
+           {{"private_pools", pieces_json(parts.private_pools)},
+            {"other_streams", pieces_json(parts.other_streams)},
+            {"held", pieces_json(parts.held)},
+            {"whole", pieces_json(parts.whole)}}},
+          {"unplaced_bytes", parts.unplaced},
+          {"returnable_bytes", parts.returnable()},
+          {"largest_fit_bytes", parts.largest_fit},
+          {"private_pools", pools_json(reserved)},
+          {"holders", holders_json(reserved)}};
 }
 
 Json steps_json(const RankReport& rank) {
@@ -145,6 +212,7 @@ Json failures_json(const RankReport& rank) {
                     {"would_fit_bytes", failure.would_fit_bytes},
                     {"largest_free_bytes", failure.largest_free_bytes},
                     {"fragmentation", blocks_json(failure.blocks)},
+                    {"reserved", reserved_json(failure.reserved)},
                     {"categories", categories_json(failure.given)},
                     {"tensors", tensors_json(failure.tensors)}});
   }
@@ -180,30 +248,32 @@ Json at_peak_json(const RankReport& rank, const SpaceReport& space) {
 Json rank_json(const RankReport& rank) {
   static const SpaceReport nothing;
   const SpaceReport& space = rank.main_space() == nullptr ? nothing : *rank.main_space();
-  return {{"rank", rank.header.rank},
-          {"device", rank.header.device},
-          {"gpu", rank.header.gpu},
-          {"notice", rank.header.notice},
-          {"source", rank.source},
-          {"judgement", judgement_json(rank.judgement)},
-          {"peak",
-           {{"allocated_bytes", space.peak_bytes},
-            {"reserved_bytes", value_or_null(rank.reserved_peak_bytes())},
-            {"requested_bytes", space.peak_asked_bytes}}},
-          {"step_peak", step_peak_json(rank)},
-          {"steps", steps_json(rank)},
-          {"at_peak", at_peak_json(rank, space)},
-          {"at_end", {{"categories", categories_json(space.end_given)}}},
-          {"spaces", spaces_json(rank)},
-          {"ledger", ledger_json(rank.ledger)},
-          {"out_of_memory", failures_json(rank)},
-          {"out_of_memory_count", rank.out_of_memory_count},
-          {"counters", counters_json(rank)},
-          {"events", rank.events},
-          {"has_times", rank.has_times},
-          {"lost", rank.judgement.lost_events},
-          {"unmatched", rank.unmatched},
-          {"diagnostics", rank.judgement.faults}};
+  return {
+      {"rank", rank.header.rank},
+      {"device", rank.header.device},
+      {"gpu", rank.header.gpu},
+      {"notice", rank.header.notice},
+      {"source", rank.source},
+      {"judgement", judgement_json(rank.judgement)},
+      {"peak",
+       {{"allocated_bytes", space.peak_bytes},
+        {"reserved_bytes", value_or_null(rank.reserved_peak_bytes())},
+        {"requested_bytes", space.peak_asked_bytes}}},
+      {"step_peak", step_peak_json(rank)},
+      {"steps", steps_json(rank)},
+      {"at_peak", at_peak_json(rank, space)},
+      {"at_reserved_peak", rank.reserved_peak ? reserved_json(*rank.reserved_peak) : Json(nullptr)},
+      {"at_end", {{"categories", categories_json(space.end_given)}}},
+      {"spaces", spaces_json(rank)},
+      {"ledger", ledger_json(rank.ledger)},
+      {"out_of_memory", failures_json(rank)},
+      {"out_of_memory_count", rank.out_of_memory_count},
+      {"counters", counters_json(rank)},
+      {"events", rank.events},
+      {"has_times", rank.has_times},
+      {"lost", rank.judgement.lost_events},
+      {"unmatched", rank.unmatched},
+      {"diagnostics", rank.judgement.faults}};
 }
 
 /// Says which ranks of how many were read, how many steps each has, and the worst state among them.

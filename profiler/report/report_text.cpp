@@ -22,6 +22,7 @@ namespace {
 constexpr size_t kStepRows = 6;
 constexpr size_t kLibraryRows = 5;
 constexpr size_t kFaultRows = 6;
+constexpr size_t kHolderRows = 4;
 
 std::string percent(int64_t part, int64_t whole) {
   if (whole == 0) return "-";
@@ -146,9 +147,10 @@ std::string place_rows(const Header& header, const std::vector<NamedAllocation>&
 
 /// Returns the reserved memory that no tensor has: "13.00 MiB cached", or the sum and its parts.
 std::string unused_text(const BlockTotals& blocks) {
-  const std::array<std::pair<int64_t, std::string_view>, 3> parts = {
+  const std::array<std::pair<int64_t, std::string_view>, 4> parts = {
       {{blocks.split, "beside used blocks"},
        {blocks.cached, "cached"},
+       {blocks.in_private, "in private pools"},
        {blocks.pending, "that other streams still use"}}};
   std::string text;
   int count = 0;
@@ -157,7 +159,7 @@ std::string unused_text(const BlockTotals& blocks) {
     text += fmt::format("{}{} {}", count++ == 0 ? "" : ", ", bytes_text(bytes), what);
   }
   if (count < 2) return text;
-  const int64_t sum = blocks.split + blocks.cached + blocks.pending;
+  const int64_t sum = blocks.split + blocks.cached + blocks.in_private + blocks.pending;
   return fmt::format("{} not ({})", bytes_text(sum), text);
 }
 
@@ -235,7 +237,112 @@ std::string reserved_rows(const Ledger& ledger) {
   text += term_if_any("asked for", blocks.requested) + term_if_any("rounding", blocks.rounding);
   text += term_if_any("pending", blocks.pending, "freed, but other streams still use it");
   text += term_if_any("split", blocks.split, "free beside used blocks");
+  text += term_if_any("private pools", blocks.in_private, "free there");
   return text + term_if_any("cached", blocks.cached);
+}
+
+// --- the parts of reserved memory ----------------------------------------------------------------
+
+/// Returns " in 3 pieces of up to 2.00 MiB", and how many bytes the request cannot use for their
+/// size.
+std::string pieces_text(const FreePieces& pieces, int64_t asked_bytes) {
+  std::string text = pieces.pieces == 1 ? " in one piece"
+                                        : fmt::format(" in {} pieces of up to {}", pieces.pieces,
+                                                      bytes_text(pieces.largest));
+  const auto share = [&](int64_t bytes) {
+    return bytes == pieces.bytes ? "" : bytes_text(bytes) + " ";
+  };
+  if (pieces.too_small > 0) text += fmt::format(", {}too small", share(pieces.too_small));
+  if (pieces.other_sizes == 0) return text;
+  const bool is_small = rounded_request(asked_bytes) <= kSmallRequestBytes;
+  return text + fmt::format(", {}for requests {} {}", share(pieces.other_sizes),
+                            is_small ? "above" : "up to", bytes_text(kSmallRequestBytes));
+}
+
+std::string places_text(const Header& header, const ReservedReport& reserved,
+                        const std::vector<uint32_t>& places) {
+  std::string text;
+  for (size_t i = 0; i < std::min(kMostHolderPlaces, places.size()); ++i) {
+    const ReservedPlace& place = reserved.places[places[i]];
+    const std::string name =
+        place.label.empty() ? std::string(name_in(header, place.category)) : shown(place.label);
+    if (text.find(name) == text.npos) text += (text.empty() ? "" : ", ") + name;
+  }
+  return text;
+}
+
+std::string more_rows(size_t count) {
+  return count <= kHolderRows ? "" : fmt::format("      {:>12}  more\n", count - kHolderRows);
+}
+
+std::string pool_rows(const Header& header, const ReservedReport& reserved) {
+  const std::vector<PrivatePool>& pools = reserved.parts.pools;
+  if (pools.empty()) return {};
+  const FreePieces& free = reserved.parts.private_pools;
+  std::string text =
+      term("private pools", free.bytes,
+           fmt::format("free in {} private pool{} (CUDA graphs, MemPool), for their requests only",
+                       pools.size(), pools.size() == 1 ? "" : "s"));
+  for (size_t i = 0; i < std::min(kHolderRows, pools.size()); ++i) {
+    const std::string places = places_text(header, reserved, pools[i].places);
+    text += fmt::format("      {:>12}  free of {}{}{}\n", bytes_text(pools[i].free),
+                        bytes_text(pools[i].reserved), places.empty() ? "" : ": ", places);
+  }
+  return text + more_rows(pools.size());
+}
+
+/// Returns ", 2 steps old", or nothing for blocks of the current step.
+std::string holder_age_text(const ReservedReport& reserved, const SegmentHolder& holder) {
+  return age_text({.youngest_steps = reserved.at.step - holder.youngest_step,
+                   .oldest_steps = reserved.at.step - holder.oldest_step});
+}
+
+std::string holder_rows(const Header& header, const ReservedReport& reserved) {
+  const std::vector<SegmentHolder>& holders = reserved.parts.holders;
+  std::string text;
+  for (size_t i = 0; i < std::min(kHolderRows, holders.size()); ++i) {
+    const SegmentHolder& holder = holders[i];
+    const std::string places = places_text(header, reserved, holder.places);
+    text +=
+        fmt::format("      {:>12}  beside {} in {} block{}{}: {}\n", bytes_text(holder.free),
+                    bytes_text(holder.used), holder.blocks, holder.blocks == 1 ? "" : "s",
+                    holder_age_text(reserved, holder), places.empty() ? "several places" : places);
+  }
+  return text + more_rows(holders.size());
+}
+
+/// Returns a row for each part of reserved memory. They sum to it.
+std::string part_rows(const Header& header, const ReservedReport& reserved) {
+  const ReservedParts& parts = reserved.parts;
+  const auto free_term = [&](std::string_view name, const FreePieces& pieces,
+                             std::string_view what) {
+    if (pieces.bytes == 0) return std::string();
+    return term(name, pieces.bytes,
+                fmt::format("free{}{}", pieces_text(pieces, reserved.asked_bytes), what));
+  };
+  std::string text = term_if_any("asked for", parts.requested);
+  text += term_if_any("rounding", parts.rounding);
+  text += term_if_any("pending", parts.pending, "freed, but other streams still use it");
+  text += pool_rows(header, reserved);
+  text += free_term("other streams", parts.other_streams, "; in segments of other streams");
+  text += free_term("beside used blocks", parts.held, "") + holder_rows(header, reserved);
+  text += free_term("whole", parts.whole, "; given back before an out-of-memory");
+  if (parts.unplaced == 0) return text;
+  return text + term("outside", parts.unplaced, "given, but in none of the segments");
+}
+
+/// Returns the moment at which most memory was reserved, and what it was.
+std::string reserved_peak_rows(const RankReport& rank) {
+  if (!rank.reserved_peak) return {};
+  const ReservedReport& peak = *rank.reserved_peak;
+  std::string text = fmt::format("{}{}, {}", bound_prefix(rank.judgement),
+                                 bytes_text(peak.parts.reserved), moment_text(rank, peak.at));
+  if (peak.asked_bytes > 0) {
+    text +=
+        fmt::format(", for {} of {}", bytes_text(peak.asked_bytes),
+                    peak.label.empty() ? name_in(rank.header, peak.category) : shown(peak.label));
+  }
+  return "\n" + row("reserved peak", text) + part_rows(rank.header, peak);
 }
 
 /// Returns the ledger of the device, if the device or the driver was asked.
@@ -294,7 +401,7 @@ std::string failure_rows(const RankReport& rank, const OutOfMemory& failure) {
                          (failure.label.empty() ? "" : " of " + shown(failure.label)));
   text += row("free on the device", bytes_text(failure.device_free_bytes));
   text += row("would have fit", bytes_text(failure.would_fit_bytes));
-  text += held_row(failure.blocks);
+  text += held_row(failure.blocks) + part_rows(header, failure.reserved);
   text += row("largest free block", bytes_text(failure.largest_free_bytes));
   text += row("allocated", bytes_text(failure.blocks.allocated()));
   for (const size_t i : categories_by_size(failure.given)) {
@@ -317,7 +424,8 @@ std::string rank_text(const RankReport& rank) {
   if (space == nullptr) {
     const std::string why =
         is_whole(rank.judgement) ? "" : "; the recording is " + judgement_text(rank.judgement);
-    return fmt::format("{}: no allocation in {} events{}\n", title_of(rank), rank.events, why);
+    return fmt::format("{}: no allocation in {} events{}\n", title_of(rank), rank.events, why) +
+           reserved_peak_rows(rank);
   }
   std::string text = title_of(rank) + "\n";
   if (!rank.header.notice.empty()) text += row("notice", shown(rank.header.notice));
@@ -326,6 +434,7 @@ std::string rank_text(const RankReport& rank) {
   text += peak_rows(rank, *space);
   if (is_device) text += held_row(rank.blocks_at_peak);
   text += category_rows(rank, *space) + "\n" + place_rows(rank.header, space->tensors);
+  if (is_device) text += reserved_peak_rows(rank);
   text += "\n" + step_rows(rank) + phase_rows(*space);
   if (is_device) text += ledger_rows(rank.ledger);
   return text + counter_rows(rank) + end_rows(rank, *space) + failures_text(rank);

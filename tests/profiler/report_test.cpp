@@ -5,6 +5,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <tuple>
 #include <vector>
@@ -400,4 +401,68 @@ TEST_CASE("ten million events are analysed within 20 s", "[long]") {
   CHECK(report.blocks_at_end.unplaced == 0);
   CHECK(report.peak_bytes() > 0);
   CHECK(seconds.count() < 20);
+}
+
+TEST_CASE("the reserved peak is explained at its own moment") {
+  constexpr uint64_t kStart = uint64_t{1} << 40;
+  Profile profile{.header = {.device = "cuda"}, .events = {}, .judgement = {}};
+  profile.strings = {"", "kept", "staged", "wanted"};
+  const auto put = [&](const Event& event) { profile.events.push_back(event); };
+  const auto segment = [&](uint64_t mib, int64_t mibs, uint16_t stream, int32_t private_pool = -1) {
+    put({.address = kStart + mib * kMiB,
+         .value = mibs * kMiB,
+         .action = private_pool,
+         .stream = stream,
+         .space = Space::segment});
+  };
+  const auto block = [&](uint64_t mib, int64_t mibs, uint32_t label, uint16_t stream = 0) {
+    put({.address = kStart + mib * kMiB, .value = mibs * kMiB, .label = label, .stream = stream});
+  };
+  const auto free = [&](uint64_t mib) {
+    put({.address = kStart + mib * kMiB, .kind = EventKind::free});
+  };
+  segment(0, 20, 0);
+  block(0, 4, 1);
+  block(4, 16, 2);
+  segment(100, 30, 1);
+  block(100, 30, 2, 1);
+  segment(200, 40, 0, 0);
+  block(200, 40, 2);
+  segment(300, 10, 0);
+  block(300, 10, 2);
+  for (const uint64_t mib : {4, 100, 200, 300}) free(mib);
+  segment(400, 20, 0);
+  block(400, 18, 3);
+  free(400);
+  free(0);
+
+  const RankReport report = analyse(profile);
+  CHECK(report.peak_bytes() == 100 * kMiB);
+  CHECK(report.blocks_at_end.in_private == 40 * kMiB);
+  REQUIRE(report.reserved_peak);
+  const ReservedReport& peak = *report.reserved_peak;
+  CHECK(peak.label == "wanted");
+  CHECK(peak.asked_bytes == 18 * kMiB);
+  const ReservedParts& parts = peak.parts;
+  CHECK(parts.reserved == 120 * kMiB);
+  CHECK(parts.given() == 22 * kMiB);
+  CHECK(parts.other_streams.bytes == 30 * kMiB);
+  CHECK(parts.private_pools.bytes == 40 * kMiB);
+  CHECK(parts.whole.bytes == 10 * kMiB);
+  CHECK(parts.whole.too_small == 10 * kMiB);
+  CHECK(parts.held.bytes == 18 * kMiB);
+  REQUIRE(parts.holders.size() == 2);
+  CHECK(peak.places.at(parts.holders[0].places.at(0)).label == "kept");
+  CHECK(parts.holders[0].free == 16 * kMiB);
+  CHECK(report.judgement.is_exact());
+
+  const auto json = nlohmann::json::parse(report_json({report}))["ranks"][0]["at_reserved_peak"];
+  int64_t sum = 0;
+  for (const char* key : {"requested_bytes", "rounding_bytes", "pending_bytes"}) {
+    sum += json.at(key).get<int64_t>();
+  }
+  for (const auto& [name, pieces] : json.at("free").items())
+    sum += pieces.at("bytes").get<int64_t>();
+  CHECK(sum == json.at("reserved_bytes"));
+  CHECK(report_text({report}).find("free in 1 private pool") != std::string::npos);
 }

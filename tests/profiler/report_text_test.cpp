@@ -31,6 +31,12 @@ constexpr const char* kSmallText =
       4.00 MiB                           parameter_shard     mlp0.weight, 1 step old
       3.00 MiB                           activation          -, 0 FORWARD unit=a group=b0
 
+  reserved peak         20.00 MiB, starting, after 0.003 s, for 4.00 MiB of mlp0.weight
+    asked for               4.00 MiB
+    rounding                   100 B
+    beside used blocks     16.00 MiB  free in one piece
+         16.00 MiB  beside 4.00 MiB in 1 block: mlp0.weight
+
   steps from 0          7.00 MiB, 7.00 MiB, 7.00 MiB
   phases                starting 4.00 MiB, training 7.00 MiB
 
@@ -118,6 +124,9 @@ TEST_CASE("a report has no row for what was not recorded, nor for zero bytes") {
 
       2.00 MiB                           parameters          -
 
+  reserved peak         2.00 MiB, starting, no times, for 2.00 MiB of parameters
+    asked for               2.00 MiB
+
   phases                starting 2.00 MiB
   at the end            2.00 MiB allocated
   events                3, 0 lost
@@ -198,6 +207,10 @@ TEST_CASE("running out of memory is a screen of its own") {
   free on the device    3.00 MiB
   would have fit        16.00 MiB
   reserved then         20.00 MiB: 4.00 MiB given (100 B rounding), 16.00 MiB beside used blocks
+    asked for               4.00 MiB
+    rounding                   100 B
+    beside used blocks     16.00 MiB  free in one piece, too small
+         16.00 MiB  beside 4.00 MiB in 1 block, 3 steps old: mlp0.weight
   largest free block    16.00 MiB
   allocated             4.00 MiB
     parameter_shard         4.00 MiB

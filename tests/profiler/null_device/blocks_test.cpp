@@ -4,6 +4,7 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <algorithm>
 #include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <iostream>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "profiler/report/block_tracker.h"
+#include "profiler/report/reserved_parts.h"
 #include "tests/profiler/null_device/case_process.h"
 
 using namespace shardlens;
@@ -187,6 +189,97 @@ TEST_CASE("a request that fits is served without the driver, and one byte more i
   for (void* block : live) allocator::raw_delete(block);
   CHECK(checked > 2000);
   CHECK(is_followed());
+}
+
+namespace {
+
+/// The account of what PyTorch's allocator holds, from its own snapshot.
+ReservedParts parts_of_snapshot(const ReservedRequest& request) {
+  std::vector<ReservedSegment> segments;
+  std::vector<UsedBlock> blocks;
+  for (const auto& segment : allocator::snapshot().segments) {
+    const auto id = segment.owner_private_pool_id;
+    const auto& streams = trace().streams;
+    const auto stream = std::find(streams.begin(), streams.end(), segment.stream);
+    segments.push_back({.address = segment.address,
+                        .bytes = static_cast<int64_t>(segment.total_size),
+                        .private_pool = id.first == 0 && id.second == 0 ? kNoPrivatePool : 0,
+                        .stream = static_cast<uint16_t>(stream - streams.begin()),
+                        .pool = segment.is_large ? Pool::large : Pool::small,
+                        .expandable = segment.is_expandable});
+    uint64_t address = segment.address;
+    for (const auto& block : segment.blocks) {
+      const auto bytes = static_cast<int64_t>(block.size);
+      if (block.active) {
+        blocks.push_back({.address = address,
+                          .given_bytes = bytes,
+                          .asked_bytes = static_cast<int64_t>(block.requested_size),
+                          .is_pending = !block.allocated});
+      }
+      address += block.size;
+    }
+  }
+  return reserved_parts(segments, blocks, request);
+}
+
+/// Compares 10,000 states of PyTorch's allocator with the account of each. Returns how many agree.
+int64_t right_accounts(uint64_t seed) {
+  std::mt19937_64 engine(seed);
+  Counts counts;
+  std::vector<void*> live;
+  int64_t right = 0;
+  for (int i = 0; i < 10'000; ++i) {
+    live.push_back(try_alloc(random_size(engine), engine() % 2, counts));
+    std::swap(live[engine() % live.size()], live.back());
+    if (i % 2 == 0 || live.size() > 80) {
+      allocator::raw_delete(std::exchange(live.back(), nullptr));
+    }
+    std::erase(live, nullptr);
+    const ReservedParts parts = parts_of_snapshot({});
+    const auto stats = allocator::getDeviceStats(0);
+    const int64_t sum = parts.given() + parts.pending + parts.free();
+    bool agrees = sum == parts.reserved && parts.reserved == stats.reserved_bytes[kAll].current &&
+                  parts.given() + parts.pending == stats.active_bytes[kAll].current;
+    if (parts.largest_fit > 0) {
+      trace().from_driver = 0;
+      void* const served = try_alloc(parts.largest_fit, 0, counts);
+      agrees = agrees && served != nullptr && trace().from_driver == 0;
+      if (served != nullptr) allocator::raw_delete(served);
+    }
+    if (i % 100 == 99) {
+      const int64_t expected = parts.reserved - parts.returnable();
+      allocator::emptyCache();
+      agrees = agrees && allocator::getDeviceStats(0).reserved_bytes[kAll].current == expected;
+    } else if (i % 10 == 9) {
+      trace().from_driver = 0;
+      void* const more = try_alloc(parts.largest_fit + 1, 0, counts);
+      agrees = agrees && trace().from_driver > 0;
+      if (more != nullptr) allocator::raw_delete(more);
+    }
+    if (agrees) ++right;
+  }
+  for (void* block : live) allocator::raw_delete(block);
+  return right;
+}
+
+}  // namespace
+
+TEST_CASE("the account of reserved memory is what PyTorch's allocator answers") {
+  trace();
+  const uint64_t seed = std::random_device{}();
+  std::cout << "seed " << seed << "\n";
+  CHECK(right_accounts(seed) == 10'000);
+}
+
+TEST_CASE("account expandable segments", "[.process]") {
+  trace();
+  CHECK(right_accounts(7) == 10'000);
+  std::cout << "> accounted\n";
+}
+
+TEST_CASE("the account of expandable segments is what PyTorch's allocator answers") {
+  CHECK(tests::output_of_case("account expandable segments",
+                              "PYTORCH_ALLOC_CONF=expandable_segments:True") == "accounted\n");
 }
 
 TEST_CASE("follow expandable segments", "[.process]") {
