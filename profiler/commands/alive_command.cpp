@@ -15,6 +15,7 @@
 #include "base/shown.h"
 #include "base/units.h"
 #include "profiler/exchange/alive_at.h"
+#include "profiler/exchange/import_memory_viz.h"
 #include "profiler/file/reader.h"
 #include "profiler/report/alive_tree.h"
 #include "profiler/report/report.h"
@@ -94,7 +95,8 @@ std::string alive_command(const std::vector<std::string>& arguments) {
   const auto from = parse_choice<TreeStart>("--from", options.from);
   const double percent = parse_percent("--threshold", options.threshold);
   const AliveMoment moment = parse_moment(options.at);
-  const Profile profile = read_profile(recording_of(options));
+  const std::string path = recording_of(options);
+  const Profile profile = is_memory_viz(path) ? import_memory_viz_file(path) : read_profile(path);
   const AliveBlocks alive = alive_at(profile, moment);
   const AliveTree tree = tree_of(profile, alive, by, from);
   if (options.json) return tree_json(tree);

@@ -20,6 +20,7 @@
 #include "profiler/commands/exchange_commands.h"
 #include "profiler/compare/comparability.h"
 #include "profiler/compare/diff.h"
+#include "profiler/exchange/import_memory_viz.h"
 
 namespace shardlens::profiler {
 
@@ -43,8 +44,18 @@ struct AnalysedRanks {
   std::string failures;  // a line for every file that cannot be read
 };
 
-RankReport analyse_file(const std::string& path, const Recordings& recordings) {
-  RankReport report = recordings.analyse(path);
+/// Analyses a recording or, as it is, a snapshot that PyTorch made. `device` chooses the GPU of a
+/// snapshot of several.
+RankReport analyse_file(const std::string& path, const Recordings& recordings,
+                        std::optional<int> device = std::nullopt) {
+  const bool is_snapshot = is_memory_viz(path);
+  if (device && !is_snapshot) {
+    throw std::invalid_argument(
+        fmt::format("--device {}: only applies to PyTorch's snapshots, and {} is none; remove it",
+                    *device, path));
+  }
+  RankReport report =
+      is_snapshot ? analyse(import_memory_viz_file(path, device)) : recordings.analyse(path);
   report.source = path;
   return report;
 }
@@ -52,12 +63,12 @@ RankReport analyse_file(const std::string& path, const Recordings& recordings) {
 /// Analyses all recordings. An unreadable file becomes a line of `failures`, so that it does not
 /// hide the others.
 AnalysedRanks analyse_all(const Arguments& names, std::optional<int32_t> rank,
-                          const Recordings& recordings) {
+                          std::optional<int> device, const Recordings& recordings) {
   AnalysedRanks analysed;
   for (const std::string& name : names) {
     for (const std::string& file : recordings_of(name, rank)) {
       try {
-        RankReport report = analyse_file(file, recordings);
+        RankReport report = analyse_file(file, recordings, device);
         if (rank && report.header.rank != *rank) continue;
         analysed.ranks.push_back(std::move(report));
       } catch (const std::exception& error) {
@@ -80,9 +91,11 @@ CommandOutcome report(const Arguments& arguments, const Recordings& recordings) 
   bool json = false;
   app.add_option("RUN|FILE", names)->required();
   app.add_option("--rank", rank);
+  std::optional<int> device;
+  app.add_option("--device", device);
   app.add_flag("--json", json);
   parse_flags(app, arguments);
-  const AnalysedRanks analysed = analyse_all(names, rank, recordings);
+  const AnalysedRanks analysed = analyse_all(names, rank, device, recordings);
   return {.exit_code = analysed.failures.empty() ? 0 : 1,
           .out = json ? report_json(analysed.ranks) : report_text(analysed.ranks),
           .error = analysed.failures};
@@ -198,8 +211,10 @@ CommandOutcome bundle(const Arguments& arguments, const Recordings&) {
 // --- the table -----------------------------------------------------------------------------------
 
 constexpr std::array kCommands = {
-    Command{"report", "RUN|FILE... [--rank R] [--json]",
-            "show where the memory was at every rank's peak", report},
+    Command{"report", "RUN|FILE... [--rank R] [--device N] [--json]",
+            "show where the memory was at every rank's peak; FILE may be a snapshot that PyTorch "
+            "made, of whose GPUs --device chooses one",
+            report},
     Command{"diff", "A B [--fail-above P% [--allow WORD,...]] [--json]",
             "compare two runs or files; exit code 1 if B's peak is more than P percent above A's, "
             "2 if they cannot be compared; see shardlens gate --help",

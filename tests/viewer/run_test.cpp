@@ -6,6 +6,7 @@
 #include <catch2/catch_get_random_seed.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <stdexcept>
 #include <vector>
@@ -65,6 +66,27 @@ TEST_CASE("a snapshot of PyTorch opens without being imported first") {
         lane_of(profiler::import_memory_viz(bytes)).peak().max_bytes);
   REQUIRE(opened.messages.size() == 1);
   CHECK(opened.messages[0].starts_with(folder.file("cut.pickle") + ": "));
+}
+
+TEST_CASE("a snapshot as JSON opens like a pickle, and may have several devices") {
+  constexpr int64_t kMiB = int64_t{1} << 20;
+  const auto segment = [](int device, int64_t bytes) {
+    return nlohmann::json{
+        {"device", device},
+        {"address", 4096 * kMiB},
+        {"total_size", bytes},
+        {"blocks", {{{"address", 4096 * kMiB}, {"size", bytes}, {"state", "active_allocated"}}}}};
+  };
+  const tests::TemporaryFolder folder;
+  const std::string file = folder.file("two.json");
+  tests::write_file(file, nlohmann::json{segment(0, 2 * kMiB), segment(1, 6 * kMiB)}.dump());
+  const OpenedRuns both = open_runs({file}, "");
+  CHECK(both.runs.empty());
+  REQUIRE(both.messages.size() == 1);
+  CHECK(both.messages[0].find("choose one with --device") != std::string::npos);
+  const OpenedRuns second = open_runs({file}, "", std::nullopt, {}, {}, 1);
+  REQUIRE(second.runs.size() == 1);
+  CHECK(second.runs[0].ranks[0].lane.peak().max_bytes == 6 * kMiB);
 }
 
 TEST_CASE("each file that cannot be opened is one message, and the others open") {

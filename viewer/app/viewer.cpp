@@ -34,6 +34,7 @@ constexpr int kMostPixels = 16384;  // per side
 
 struct Options {
   std::vector<std::string> runs;
+  std::optional<int> device;
   std::string session;
   bool last = false;
   std::string range;
@@ -54,8 +55,9 @@ Options parse_options(const std::vector<std::string>& arguments) {
   Options options;
   CLI::App app{"Shows runs side by side: memory over time, by category.", "shardlens view"};
   app.add_option("RUN", options.runs,
-                 "a run's folder, a folder of runs, a .slp file, a plan's .json or a snapshot's "
-                 ".pickle; one or more");
+                 "a run's folder, a folder of runs, a .slp file, a plan's .json or a snapshot that "
+                 "PyTorch made; one or more");
+  app.add_option("--device", options.device, "the GPU to show of a snapshot of several");
   app.add_option("--session", options.session, "a session saved with Ctrl+S");
   app.add_flag("--last", options.last, "the session of the window that was closed last");
   app.add_option("--range", options.range,
@@ -176,6 +178,7 @@ ViewState first_state(const Options& options) {
     throw std::invalid_argument("--last: no window has saved a session yet; give RUN or --session");
   }
   ViewState state = session.empty() ? ViewState{} : load_session(session);
+  state.device = options.device;
   state.files.insert(state.files.end(), options.runs.begin(), options.runs.end());
   return state;
 }

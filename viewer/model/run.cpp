@@ -110,24 +110,26 @@ struct Job {
   size_t run = 0;
   std::string path;
   std::optional<profiler::Space> space;
+  std::optional<int> device{};  // of a snapshot of several
   std::optional<RankLane> opened{};
   std::optional<Outlook> outlook{};  // of a plan
   std::string name{};                // a plan's own name
   std::string message{};
 };
 
+/// A file with the name of a pickle is read as one, so that its errors are about snapshots.
 bool is_snapshot(const std::string& path) {
-  return path.ends_with(".pickle") || path.ends_with(".pkl");
+  return path.ends_with(".pickle") || path.ends_with(".pkl") || profiler::is_memory_viz(path);
 }
 
 /// Reads a snapshot that PyTorch's torch.cuda.memory._dump_snapshot wrote.
-Lane read_snapshot(const std::string& path, std::optional<profiler::Space> space) {
-  return lane_of(profiler::import_memory_viz_file(path), space);
+Lane read_snapshot(const Job& job) {
+  return lane_of(profiler::import_memory_viz_file(job.path, job.device), job.space);
 }
 
 void open_lane_of(Job& job, const std::string& cache_folder, const ReadProgress& tell) {
   const RecordingStamp stamp = stamp_of(job.path);
-  Lane lane = is_snapshot(job.path) ? read_snapshot(job.path, job.space)
+  Lane lane = is_snapshot(job.path) ? read_snapshot(job)
                                     : open_lane(job.path, cache_folder, job.space, tell);
   if (lane.changes() == 0 && !job.space) {
     const profiler::Judgement& judgement = lane.info().judgement;
@@ -162,7 +164,8 @@ void open_plan(Job& job) {
 
 void open(Job& job, const std::string& cache_folder, const ReadProgress& tell) {
   try {
-    job.path.ends_with(".json") ? open_plan(job) : open_lane_of(job, cache_folder, tell);
+    const bool is_plan = job.path.ends_with(".json") && !is_snapshot(job.path);
+    is_plan ? open_plan(job) : open_lane_of(job, cache_folder, tell);
   } catch (const std::exception& error) {
     job.message = error.what();
   }
@@ -303,14 +306,15 @@ std::vector<size_t> bases_of(const std::vector<Run>& runs, size_t baseline,
 
 OpenedRuns open_runs(const std::vector<std::string>& paths, const std::string& cache_folder,
                      std::optional<profiler::Space> space, const ReadProgress& meanwhile,
-                     const std::vector<std::string>& closed) {
+                     const std::vector<std::string>& closed, std::optional<int> device) {
   OpenedRuns opened;
   std::vector<Job> jobs;
   std::vector<Run> runs;
   const auto add = [&](const std::string& path) {
     if (std::ranges::find(closed, path) != closed.end()) return;
     for (std::string& file : recordings_of(path)) {
-      jobs.push_back({.run = runs.size(), .path = std::move(file), .space = space});
+      jobs.push_back(
+          {.run = runs.size(), .path = std::move(file), .space = space, .device = device});
     }
     runs.push_back({.path = path, .name = run_name_of(path), .strategy = {}, .ranks = {}});
   };

@@ -80,8 +80,8 @@ size_t ranks_in(const std::string& folder);
 /// Returns the line that says that nothing exists at a path.
 std::string missing_text(const std::string& path);
 
-/// Opens runs, folders that hold runs (up to 64 of each), recordings, PyTorch's snapshots (.pickle,
-/// .pkl), and plans or configurations (.json), which are simulated. A damaged, empty or foreign
+/// Opens runs, folders that hold runs (up to 64 of each), recordings, PyTorch's snapshots (pickles
+/// or JSON), and plans or configurations (.json), which are simulated. A damaged, empty or foreign
 /// file becomes a message, and the others are opened. Several threads open the ranks. Never throws
 /// for the content of a file.
 ///
@@ -90,11 +90,12 @@ std::string missing_text(const std::string& path);
 ///
 /// The calling thread calls `meanwhile` several times a second with the part of all that has been
 /// read. A file that is not wanted any more becomes a message, too. Runs whose path is `closed` are
-/// left out.
+/// left out. `device` chooses the GPU of a snapshot of several.
 OpenedRuns open_runs(const std::vector<std::string>& paths, const std::string& cache_folder,
                      std::optional<profiler::Space> space = std::nullopt,
                      const ReadProgress& meanwhile = {},
-                     const std::vector<std::string>& closed = {});
+                     const std::vector<std::string>& closed = {},
+                     std::optional<int> device = std::nullopt);
 
 /// Returns for each run the index of the run that it is compared with: the first of `wanted` that
 /// shows the same memory, else the first run that does.

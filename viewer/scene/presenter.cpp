@@ -35,7 +35,8 @@ void Presenter::clamp_state() {
 
 void Presenter::reload() {
   const std::optional<profiler::Space> space = space_of(state_.memory);
-  opened_ = open_runs(state_.files, cache_folder_, space, meanwhile_, state_.lanes.closed);
+  opened_ =
+      open_runs(state_.files, cache_folder_, space, meanwhile_, state_.lanes.closed, state_.device);
   opened_memory_ = state_.memory;
   opened_without_ = state_.lanes.closed;
   plan_lanes_.reset(opened_.runs, space);

@@ -146,6 +146,7 @@ struct Panels {
 
 struct ViewState {
   std::vector<std::string> files;  // as they were opened
+  std::optional<int> device{};     // of snapshots of several
   Alignment alignment = Alignment::step;
   LaneLayout layout = LaneLayout::columns;
   Height height = Height::shared;
