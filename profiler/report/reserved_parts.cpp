@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint32_t kPendingPlace = UINT32_MAX;
 
-/// What lies free between used blocks: a request gets it as a whole.
+/// Free memory between used blocks: a request gets it as a whole.
 struct Gap {
   uint64_t begin = 0;
   uint64_t end = 0;

@@ -50,7 +50,7 @@ struct FreePieces {
   bool operator==(const FreePieces&) const = default;
 };
 
-/// What a private pool has reserved. Only requests to this pool get memory of it.
+/// The memory of a private pool, which only requests to this pool get.
 struct PrivatePool {
   int32_t number = 0;
   int64_t reserved = 0;

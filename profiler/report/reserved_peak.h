@@ -13,7 +13,7 @@
 
 namespace shardlens::profiler {
 
-/// What a place of ReservedParts stands for.
+/// A place that ReservedParts names by its index.
 struct ReservedPlace {
   Category category{};
   std::string label;
