@@ -74,8 +74,11 @@ std::string_view remedy_of(const ReservedParts& parts) {
       "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True may reserve less";
   const int64_t joinable = parts.held.bytes + parts.whole.bytes;
   if (parts.private_pools.bytes > std::max(parts.other_streams.bytes, joinable)) {
-    return "most of what is free lies in private pools of CUDA graphs: one pool for all graphs, "
-           "captured from the largest on, may reserve less";
+    return parts.pools.size() > 1
+               ? "most of what is free lies in private pools, where CUDA graphs use it as they "
+                 "replay: one pool for all graphs, or fewer captured shapes, may reserve less"
+               : "most of what is free lies in a private pool, where CUDA graphs use it as they "
+                 "replay: fewer captured shapes may reserve less";
   }
   if (parts.other_streams.bytes > joinable) {
     return "most of what is free belongs to other streams: allocating on one stream may reserve "
