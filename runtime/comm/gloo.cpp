@@ -120,10 +120,14 @@ class TcpStore final : public GlooStore {
  public:
   TcpStore(const GlooStoreOptions& options, const c10::intrusive_ptr<c10d::TCPStore>& store)
       : options_(options), port_(store->getPort()), store_(store) {
-    if (options.prefix.empty()) return;
-    store_ = c10::make_intrusive<c10d::PrefixStore>(options.prefix, store);
+    if (!options.prefix.empty()) enter(options.prefix);
   }
   uint16_t port() const override { return port_; }
+  std::unique_ptr<GlooStore> below(const std::string& prefix) const override {
+    auto inner = std::make_unique<TcpStore>(*this);
+    inner->enter(prefix);
+    return inner;
+  }
   const std::string& host() const { return options_.host; }
   const c10::intrusive_ptr<c10d::Store>& store() const { return store_; }
 
@@ -149,6 +153,10 @@ class TcpStore final : public GlooStore {
   }
 
  private:
+  void enter(const std::string& prefix) {
+    store_ = c10::make_intrusive<c10d::PrefixStore>(prefix, store_);
+  }
+
   GlooStoreOptions options_;
   uint16_t port_;
   c10::intrusive_ptr<c10d::Store> store_;

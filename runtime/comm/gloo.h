@@ -45,6 +45,8 @@ class GlooStore {
 
   virtual ~GlooStore() = default;
   virtual uint16_t port() const = 0;
+  /// Returns a store over the same connection, with `prefix` before all names.
+  virtual std::unique_ptr<GlooStore> below(const std::string& prefix) const = 0;
 
   // These keep words for all ranks, under any name. They return at once, and throw
   // CommunicationError if the store is gone or does not answer within the deadline.

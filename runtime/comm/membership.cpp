@@ -114,8 +114,8 @@ Membership torchrun_membership(const Environment& environment) {
   place.port = port_of(variables, 0);
   place.agent_serves = variables.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
   place.restarts = variables.number("TORCHELASTIC_RESTART_COUNT").value_or(0);
-  place.start_id =
-      fmt::format("torchrun-{}/{}", variables.text("TORCHELASTIC_RUN_ID"), place.restarts);
+  // Each agent counts only the restarts that it has caused, so its count names no start.
+  place.start_id = "torchrun-" + variables.text("TORCHELASTIC_RUN_ID");
   place.may_restart = variables.number("TORCHELASTIC_MAX_RESTARTS").value_or(0) > 0;
   place.error_file = variables.text("TORCHELASTIC_ERROR_FILE");
   check_places(place, variables);

@@ -33,9 +33,9 @@ struct Membership {
   std::string host{};
   uint16_t port = 0;
   bool agent_serves = false;  // torchrun's agent has opened the store; else rank 0 does
-  std::string start_id{};     // tells this start from earlier ones: "torchrun-run7/2"
+  std::string start_id{};     // the same on all ranks of a start: "torchrun-run7"
 
-  int restarts = 0;          // how often the launcher has restarted these ranks
+  int restarts = 0;          // this rank's count; an agent of torchrun that replaces another has 0
   bool may_restart = false;  // the launcher restarts them if they fail
   std::string job{};         // its name over all starts; empty: it has no lasting name
   std::string error_file{};  // where torchrun looks for the reason of a failure; empty: nowhere

@@ -12,6 +12,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <sstream>
 #include <stdexcept>
 
 #include "base/durable_files.h"
@@ -96,9 +97,8 @@ class LaunchedRank {
  private:
   int train() {
     try {
-      if (!config_.name.empty()) keep_global_batch();
+      if (!config_.name.empty()) keep_run();
       job_ = prepare_job(config_, task_.own, place_);
-      job_.attempt.restarts = place_.restarts;
       if (does_not_fit()) return kDoesNotFit;
       directory_.emplace(place_.rank == 0 ? open() : see());
       if (place_.local_rank == 0) collect_left();
@@ -172,14 +172,17 @@ class LaunchedRank {
     std::fflush(stdout);
   }
 
-  /// Keeps the run's global batch. A launcher may start again with another number of ranks without
-  /// saying that it is a restart: a node has joined, or the job was submitted again. It is the same
-  /// run as long as its global batch is the same.
-  void keep_global_batch() {
-    if (place_.rank == 0) store_.set("batch", std::to_string(batch_of_run()));
-    // A restarted rank may arrive up to a deadline before the others have noticed its loss.
-    config_.batch =
-        std::stoll(store_.get("batch", 0, "read the run's batch", place_.restarts > 0 ? 2 : 1));
+  /// Keeps what the run has so far: its files if its ranks were started again, for which --fresh
+  /// was not meant, and its global batch. A launcher may start again with another number of ranks
+  /// without saying that it is a restart: a node has joined, or the job was submitted again. It is
+  /// the same run as long as its global batch is the same.
+  void keep_run() {
+    if (place_.rank == 0) {
+      config_.fresh = config_.fresh && store_.most_restarts() == 0;
+      store_.set("kept", fmt::format("{} {}", batch_of_run(), config_.fresh ? 1 : 0));
+    }
+    std::istringstream kept(store_.get("kept", 0, "read the run's batch"));
+    kept >> config_.batch >> config_.fresh;
   }
 
   int64_t batch_of_run() const {
@@ -222,13 +225,6 @@ class LaunchedRank {
     // Verifies before the ranks start, because their launcher may not start them a second time.
     const Resumption resumption =
         begin_attempt(job_, directory, events, directory.is_unfinished(), VerificationTime::before);
-    if (place_.restarts > 0) {
-      events.add({.generation = job_.attempt.fence.generation(),
-                  .kind = "restarted",
-                  .step = resumption.step,
-                  .text = fmt::format("by {}, {} times so far", to_string(place_.launcher),
-                                      place_.restarts)});
-    }
     std::random_device random;
     const OpenedRun opened{
         .name = directory.path().filename().string(),
@@ -239,11 +235,22 @@ class LaunchedRank {
     store_.set("run", opened.to_json());
     tell_seen();
     store_.wait_for_all("sees", "see the run's folder");
+    tell_restart(events, resumption.step);
     fmt::print("{} has started {} ranks, {} of them on this host\n", to_string(place_.launcher),
                place_.world_size, place_.local_world_size);
     task_.introduce(job_, directory, resumption.lines);
     std::fflush(stdout);
     return directory;
+  }
+
+  void tell_restart(EventLog& events, int64_t step) {
+    job_.attempt.restarts = store_.most_restarts();
+    if (job_.attempt.restarts == 0) return;
+    events.add({.generation = job_.attempt.fence.generation(),
+                .kind = "restarted",
+                .step = step,
+                .text = fmt::format("by {}, {} times so far", to_string(place_.launcher),
+                                    job_.attempt.restarts)});
   }
 
   RunDirectory see() {
@@ -302,7 +309,6 @@ planner::Config config_under_launcher(const planner::Config& config, const Membe
   }
   if (config.solo_rank >= 0) refuse("--solo-rank", "start a solo rank without a launcher");
   joined.workers = place.world_size;
-  joined.fresh = config.fresh && place.restarts == 0;  // --fresh was meant for the first start only
   if (config.communicator == planner::CommunicatorChoice::local) {
     refuse("--communicator local", "these ranks share no memory: leave it out, or give gloo");
   }

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
+#include <random>
 #include <sstream>
 
 namespace shardlens::runtime {
@@ -14,8 +16,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr const char* kReason = "reason";
 constexpr const char* kLeft = "left";
-constexpr const char* kLine = "line/";
+constexpr const char* kLine = "line";
 constexpr const char* kStop = "stop";
+constexpr const char* kHello = "hello";
+constexpr const char* kWelcome = "welcome";
 
 /// The longest wait for ranks that may be dead.
 constexpr auto kStoreGrace = std::chrono::seconds(3);
@@ -23,6 +27,9 @@ constexpr auto kStoreGrace = std::chrono::seconds(3);
 /// The longest wait for all ranks to choose. A rank's thread answers within a beat, however long
 /// the rank's step takes.
 constexpr auto kChoice = std::chrono::seconds(10);
+
+/// The pause between two looks for ranks that join.
+constexpr auto kWelcomePause = std::chrono::milliseconds(10);
 
 /// Returns how often a rank reports: less often with more ranks, since one store serves all.
 std::chrono::milliseconds beat_of(int world_size) {
@@ -90,6 +97,46 @@ std::string with_rank(const std::string& name, int rank) {
   return name + "/" + std::to_string(rank);
 }
 
+/// Returns a word that no other attempt and no other rank has.
+std::string new_word() {
+  std::random_device random;
+  std::ostringstream word;
+  word << std::hex << ::getpid() << '-' << random() << random();
+  return word.str();
+}
+
+// [Note: hello]
+// A store that torchrun's agent serves outlives an attempt, with all names that were set in it. No
+// count tells one attempt from the next: each agent counts only the restarts that it has caused,
+// and the agent of a replaced node begins at 0. So rank 0 makes up a word for each attempt, and
+// prefixes the attempt's names with it. Each other rank makes up a word, too, and says hello with
+// it; rank 0 answers with that word and the attempt's. A rank takes no answer to another word, so
+// it cannot join an earlier attempt. Rank 0 answers until it has seen every rank's line, and
+// answers again if a rank comes with a new word, because its old one may be of an earlier attempt.
+
+/// Returns the name of the attempt. An attempt that has lost a rank may notice that up to a
+/// deadline later than the rank comes back.
+std::string name_of_attempt(GlooStore& meeting, const Membership& place, const Board& board,
+                            std::chrono::milliseconds deadline) {
+  const std::string own = new_word();
+  meeting.set(with_rank(kHello, place.rank), own + ' ' + std::to_string(place.restarts));
+  if (place.rank == 0) return own;
+  std::string attempt;
+  wait_for_peer(board, place.rank, 0, "answer this rank's hello", 2 * deadline, [&] {
+    const auto answer = meeting.find(with_rank(kWelcome, place.rank));
+    std::string answered;
+    std::istringstream words(answer.value_or(""));
+    return words >> answered >> attempt && answered == own;
+  });
+  return attempt;
+}
+
+std::vector<int> all_but_first(int world_size) {
+  std::vector<int> ranks(static_cast<size_t>(world_size) - 1);
+  std::iota(ranks.begin(), ranks.end(), 1);
+  return ranks;
+}
+
 }  // namespace
 
 RendezvousStore::RendezvousStore(const Membership& place, const Board& board,
@@ -98,8 +145,12 @@ RendezvousStore::RendezvousStore(const Membership& place, const Board& board,
       board_(board),
       deadline_(deadline),
       signals_before_(block_signals()),
-      gloo_(open_store(place, deadline)),
-      mirrored_(GlooStore::connect(meeting_options(place, deadline))) {
+      meeting_(open_store(place, deadline)),
+      attempt_(name_of_attempt(*meeting_, place, board, deadline)),
+      gloo_(meeting_->below(attempt_)),
+      mirror_meeting_(GlooStore::connect(meeting_options(place, deadline))),
+      mirrored_(mirror_meeting_->below(attempt_)) {
+  if (place.rank == 0) strangers_ = all_but_first(place.world_size);
   board_.join(place.rank, ::getpid());
   mirror_ = std::thread([this] { mirror(); });
 }
@@ -108,10 +159,9 @@ RendezvousStore::~RendezvousStore() {
   if (!has_left_) leave(false);
 }
 
-std::string RendezvousStore::get(const std::string& name, int peer, const std::string& what,
-                                 int deadlines) const {
+std::string RendezvousStore::get(const std::string& name, int peer, const std::string& what) const {
   std::optional<std::string> words;
-  wait_for_peer(board_, place_.rank, peer, what, deadlines * deadline_, [&] {
+  wait_for_peer(board_, place_.rank, peer, what, deadline_, [&] {
     words = gloo_->find(name);
     return words.has_value();
   });
@@ -122,6 +172,30 @@ void RendezvousStore::wait_for_all(const std::string& name, const std::string& w
   for (int peer = 0; peer < place_.world_size; ++peer) get(with_rank(name, peer), peer, what);
 }
 
+int RendezvousStore::most_restarts() const {
+  wait_for_all(kLine, "join");
+  int most = place_.restarts;
+  for (int rank = 0; rank < place_.world_size; ++rank) {
+    std::istringstream words(meeting_->find(with_rank(kHello, rank)).value_or(""));
+    std::string word;
+    int restarts = 0;
+    if (words >> word >> restarts) most = std::max(most, restarts);
+  }
+  return most;
+}
+
+/// Answers ranks that have not joined this attempt. Returns true if some are still missing.
+bool RendezvousStore::welcome() {
+  std::erase_if(strangers_,
+                [&](int rank) { return mirrored_->find(with_rank(kLine, rank)).has_value(); });
+  for (const int rank : strangers_) {
+    const std::string hello = mirror_meeting_->find(with_rank(kHello, rank)).value_or("");
+    const std::string word = hello.substr(0, hello.find(' '));
+    if (!word.empty()) mirror_meeting_->set(with_rank(kWelcome, rank), word + ' ' + attempt_);
+  }
+  return !strangers_.empty();
+}
+
 void RendezvousStore::mirror() {
   const sigset_t signals = stop_signals();
   int64_t beat = 0;
@@ -130,7 +204,7 @@ void RendezvousStore::mirror() {
       carry_reason();
       set_line(++beat);
       choose_stop();
-      const timespec pause = as_timespec(beat_of(place_.world_size));
+      const timespec pause = as_timespec(welcome() ? kWelcomePause : beat_of(place_.world_size));
       take_signal(::sigtimedwait(&signals, nullptr, &pause));
     }
     carry_reason();
@@ -205,7 +279,7 @@ void RendezvousStore::set_line(int64_t beat) {
   std::ostringstream line;
   line << beat << ' ' << static_cast<int32_t>(status.phase) << ' ' << status.step << ' '
        << status.action << ' ' << status.pid;
-  mirrored_->set(kLine + std::to_string(place_.rank), line.str());
+  mirrored_->set(with_rank(kLine, place_.rank), line.str());
 }
 
 /// Carries the reason from the board to the store, or back.
@@ -232,7 +306,7 @@ Failure RendezvousStore::first_failure() const {
 std::vector<int64_t> RendezvousStore::ask_beats() const {
   std::vector<int64_t> beats(static_cast<size_t>(place_.world_size), 0);
   for (int rank = 0; rank < place_.world_size; ++rank) {
-    const std::optional<std::string> line = gloo_->find(kLine + std::to_string(rank));
+    const std::optional<std::string> line = gloo_->find(with_rank(kLine, rank));
     if (!line) continue;
     RankStatus status;
     int32_t phase = 0;
@@ -269,8 +343,12 @@ void RendezvousStore::leave(bool is_well) {
     int64_t left = gloo_->add(kLeft, 1);
     const auto patience = is_well ? deadline_ : std::chrono::milliseconds(kStoreGrace);
     const auto last_moment = Clock::now() + patience;
-    while (serves(place_) && left < place_.world_size && Clock::now() < last_moment) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    // Ranks that come late must still learn why this attempt has failed.
+    const auto is_needed = [&] {
+      return (serves(place_) && left < place_.world_size) || welcome();
+    };
+    while (is_needed() && Clock::now() < last_moment) {
+      std::this_thread::sleep_for(kWelcomePause);
       left = gloo_->add(kLeft, 0);
     }
   } catch (const CommunicationError&) {

@@ -27,8 +27,9 @@ namespace shardlens::runtime {
 
 class RendezvousStore {
  public:
-  /// Opens the store, or connects to it if it is open. `board` is over this rank's own memory and
-  /// must outlive this. Throws CommunicationError.
+  /// Opens the store, or connects to it if it is open, and waits until rank 0 has told this rank
+  /// the name of the attempt; see [Note: hello]. `board` is over this rank's own memory and must
+  /// outlive this. Throws CommunicationError.
   RendezvousStore(const Membership& place, const Board& board, std::chrono::milliseconds deadline);
   /// Leaves as a failed rank does, unless leave() was called.
   ~RendezvousStore();
@@ -40,12 +41,15 @@ class RendezvousStore {
 
   /// Sets `name` to `words` for all ranks. Each name is set once.
   void set(const std::string& name, const std::string& words) { gloo_->set(name, words); }
-  /// Waits, for `deadlines` times the deadline, until `peer` has set `name`, and returns its
-  /// words. `what` says in errors what is missing: rank 2 did not "open the run" in time.
-  std::string get(const std::string& name, int peer, const std::string& what,
-                  int deadlines = 1) const;
+  /// Waits until `peer` has set `name`, and returns its words. `what` says in errors what is
+  /// missing: rank 2 did not "open the run" in time.
+  std::string get(const std::string& name, int peer, const std::string& what) const;
   /// Waits as get() does, for all ranks: rank r sets `name` as "name/r".
   void wait_for_all(const std::string& name, const std::string& what) const;
+
+  /// Waits until all ranks have joined this attempt, and returns the largest count of restarts
+  /// that any of them has from its launcher.
+  int most_restarts() const;
 
   /// Returns the first failure among all ranks, if the store still has it. Call it after some rank
   /// has raised a failure on its board.
@@ -71,6 +75,7 @@ class RendezvousStore {
 
  private:
   void mirror();
+  bool welcome();
   void take_signal(int signal);
   void choose_stop();
   void set_line(int64_t beat);
@@ -83,8 +88,12 @@ class RendezvousStore {
   Board board_;
   std::chrono::milliseconds deadline_;
   sigset_t signals_before_;  // the mask from before these were blocked; no thread ran yet
-  std::unique_ptr<GlooStore> gloo_;
-  std::unique_ptr<GlooStore> mirrored_;   // the thread's own connection
+  std::unique_ptr<GlooStore> meeting_;         // names that all attempts share
+  std::string attempt_;                        // the prefix of this attempt's names
+  std::unique_ptr<GlooStore> gloo_;            // this attempt's names
+  std::unique_ptr<GlooStore> mirror_meeting_;  // both again, over the thread's own connection
+  std::unique_ptr<GlooStore> mirrored_;
+  std::vector<int> strangers_;            // on rank 0: ranks that have not joined yet
   std::optional<Failure> first_failure_;  // written by the thread, before is_told_
   std::atomic<bool> is_told_ = false;     // true if the store has the failure, or is gone
   std::atomic<bool> ends_ = false;

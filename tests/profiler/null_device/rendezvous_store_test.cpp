@@ -33,7 +33,7 @@ constexpr auto kDeadline = std::chrono::seconds(20);
 
 /// A rank's own board and its place among the others.
 struct Peer {
-  Peer(int rank, int world_size, uint16_t port)
+  Peer(int rank, int world_size, uint16_t port, bool agent_serves = false, int restarts = 0)
       : region(SharedRegion::create(Board::bytes(world_size))),
         board(Board::initialise(region.data(), world_size)),
         store({.launcher = LauncherKind::mpirun,
@@ -43,7 +43,9 @@ struct Peer {
                .local_world_size = world_size,
                .host = "127.0.0.1",
                .port = port,
-               .start_id = "test"},
+               .agent_serves = agent_serves,
+               .start_id = "test",
+               .restarts = restarts},
               board, kDeadline) {}
 
   SharedRegion region;
@@ -151,6 +153,35 @@ TEST_CASE("the first reason to give up counts for all ranks") {
   CHECK((texts[0] == "disk_full of 1: rank 1 has none" ||
          texts[0] == "wrong_use of 2: rank 2 has none"));
   for (const std::string& text : texts) CHECK(text == texts.front());
+}
+
+// The names of earlier attempts stay in an agent's store, and agents count for themselves.
+TEST_CASE("an attempt reads no name of an earlier one in the same store") {
+  const auto seed = Catch::getSeed();
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  const auto agent = GlooStore::serve({.world_size = 3, .deadline = kDeadline});
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    std::vector<useconds_t> delays;
+    std::vector<int> restarts;
+    for (int rank = 0; rank < 3; ++rank) {
+      delays.push_back(random() % 300'000);
+      restarts.push_back(static_cast<int>(random() % 4));
+    }
+    const auto texts = tests::run_threads(3, [&](int rank) {
+      ::usleep(delays[rank]);
+      Peer peer(rank, 3, agent->port(), true, restarts[rank]);
+      if (rank == 0) peer.store.set("attempt", std::to_string(attempt));
+      std::string text = peer.store.get("attempt", 0, "say the attempt") + " " +
+                         std::to_string(peer.store.most_restarts());
+      peer.store.leave(true);
+      return text;
+    });
+    CAPTURE(attempt, restarts);
+    const std::string expected =
+        std::to_string(attempt) + " " + std::to_string(std::ranges::max(restarts));
+    CHECK(texts == std::vector<std::string>(3, expected));
+  }
 }
 
 TEST_CASE("ranks that fall silent are noticed") {

@@ -31,6 +31,7 @@ struct Start {
   Environs environs = Environs::torchrun;
   int world_size = 2;
   int restarts = 0;
+  int restarts_of_first = restarts;  // of rank 0, whose agent counts for itself
   std::string port = std::to_string(free_port());
   std::string error_files{};  // "PATH" of rank 1 is "PATH1"
 
@@ -45,7 +46,8 @@ struct Start {
                 "LOCAL_WORLD_SIZE=" + ranks,
                 "MASTER_ADDR=127.0.0.1",
                 "MASTER_PORT=" + port,
-                "TORCHELASTIC_RESTART_COUNT=" + std::to_string(restarts),
+                "TORCHELASTIC_RESTART_COUNT=" +
+                    std::to_string(rank == 0 ? restarts_of_first : restarts),
                 "TORCHELASTIC_ERROR_FILE=" + (error_files.empty() ? "" : error_files + own)};
       case Environs::srun:
         return {"SLURM_PROCID=" + own,
@@ -138,6 +140,26 @@ TEST_CASE("a rank that is killed is named by the others, and the next start goes
   CHECK((events[1] == "1 connection" || events[1] == "1 hung"));
   events.erase(events.begin() + 1);
   CHECK(events == Words{"1 started", "2 resumed", "2 restarted", "2 finished"});
+}
+
+// An agent of torchrun that replaces another counts restarts from 0; the one that stayed has 1.
+TEST_CASE("a replaced agent of torchrun costs no deadline", "[join]") {
+  const int of_first = GENERATE(0, 1);
+  const TrainBench bench;
+  const Start first;
+  const Words flags = kLong + Words{"--fresh"};
+  Ranks ranks(first, bench.command(flags));
+  REQUIRE(wait_until([&] { return has_checkpoint(bench); }));
+  ranks.strike(1 - of_first, SIGKILL);
+  CHECK(ranks.wait()[of_first].exit_code == 1);
+  Ranks again({.restarts = 1 - of_first, .restarts_of_first = of_first, .port = first.port},
+              bench.command(flags));
+  const std::vector<ProcessEnd> ended = again.wait();
+  require_all_well(ended);
+  CHECK(ended[0].seconds < 15);  // --timeout is 20
+  CHECK_THAT(ended[0].out, ContainsSubstring("resumes from step "));
+  CHECK(weights(bench, "r") == undisturbed(bench, kLong, "2"));
+  CHECK(std::ranges::count(told_by_attempt(bench), "2 restarted") == 1);
 }
 
 TEST_CASE("a rank that is stopped is named at the deadline", "[join]") {
@@ -262,14 +284,6 @@ TEST_CASE("flags that contradict another launcher are refused", "[join]") {
   };
   CHECK(refusal([](auto&) {}) == "accepted");
   CHECK(refusal([](auto& config) { config.workers = 2; }) == "accepted");
-  planner::Config fresh;
-  fresh.device = device_named("cpu");
-  fresh.name = "r";
-  fresh.fresh = true;
-  CHECK(runtime::config_under_launcher(fresh, place).fresh);
-  runtime::Membership again = place;
-  again.restarts = 1;
-  CHECK_FALSE(runtime::config_under_launcher(fresh, again).fresh);
   CHECK_THAT(refusal([](auto& config) { config.workers = 3; }),
              ContainsSubstring("--workers 3: this is rank 1 of 2 started by torchrun"));
   CHECK_THAT(
