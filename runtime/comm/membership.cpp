@@ -208,8 +208,9 @@ Membership slurm_membership(const Environment& environment) {
   constexpr uint64_t kStepsApart = 7;
   place.port = port_of(
       variables, port_for(static_cast<uint64_t>(job) * kStepsApart + static_cast<uint64_t>(step)));
-  place.job = fmt::format("slurm-{}", job);
-  place.start_id = fmt::format("{}.{}/{}", place.job, step, place.restarts);
+  // A job that is requeued counts its steps from 0 again.
+  place.job = step == 0 ? fmt::format("slurm-{}", job) : fmt::format("slurm-{}.{}", job, step);
+  place.start_id = fmt::format("slurm-{}.{}/{}", job, step, place.restarts);
   check_places(place, variables);
   return place;
 }

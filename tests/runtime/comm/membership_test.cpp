@@ -121,6 +121,10 @@ TEST_CASE("srun's ranks meet at the first host, at the job's port") {
   const Membership again = membership_of(with_variables(kSlurm, {{"SLURM_RESTART_COUNT", "1"}}));
   CHECK(again.restarts == 1);
   CHECK(again.start_id != place.start_id);
+  // A step that follows in the same allocation is another run; a requeued job is the same.
+  CHECK(place.job == "slurm-4711");
+  CHECK(again.job == place.job);
+  CHECK(membership_of(with_variables(kSlurm, {{"SLURM_STEP_ID", "2"}})).job == "slurm-4711.2");
   const Membership told =
       membership_of(with_variables(kSlurm, {{"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "1234"}}));
   CHECK(told.host == "10.0.0.1");
