@@ -15,7 +15,7 @@ namespace shardlens::runtime {
 
 /// Runs `shardlens train` with flags as on the command line. Prints progress, and one line if it
 /// fails. Returns the exit code: 0 done, 1 failed, 2 wrong use, 3 if the forecast says that the run
-/// cannot fit and --anyway was not given, 143 if SIGTERM or SIGUSR1 made it save and end. A run
+/// cannot fit and --anyway was not given, 143 if a signal made it save and end. A run
 /// that a signal ended without saving dies of that signal. In a rank that another launcher has
 /// started, a failure ends the process, because threads may be stuck waiting for lost peers.
 int train(const std::vector<std::string>& arguments, const Forecaster& forecaster = {});

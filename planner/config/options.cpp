@@ -107,7 +107,7 @@ const Option kOptions[] = {
      "... but not after N failures of one kind in a row, of one rank at one step, with no newer "
      "checkpoint in between",
      &Config::give_up_after, 1},
-    {"grace", "S", "seconds for a run to save a checkpoint and end after SIGTERM or SIGUSR1",
+    {"grace", "S", "seconds for a run to save a checkpoint and end after SIGTERM, USR1 or USR2",
      &Config::grace_s, 0, true},
     {"storage", "DIR", "where runs are kept", &Config::storage},
     {"name", "RUN", "the run's folder in the storage; default: model, strategy and time",

@@ -183,7 +183,7 @@ class Launcher {
                        describe(job_, board_.read(behind.front())));
   }
 
-  /// Handles a signal. The first SIGTERM or SIGUSR1 lets a run save.
+  /// Handles a signal. The first of kStopSignals lets a run save.
   void take_signal(int signal) {
     const bool is_first = std::exchange(outcome_.signal, signal) == 0;
     if (is_first && signal != SIGINT && job_.checkpointing.wanted && !has_failed()) {

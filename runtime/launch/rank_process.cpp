@@ -199,7 +199,8 @@ void be_rank(const Job& job, const RunDirectory& directory, int rank, std::byte*
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent.pid) ::_exit(1);
   // A terminal or a scheduler sends these to the whole group; only the launcher decides.
-  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) std::signal(signal, SIG_IGN);
+  std::signal(SIGINT, SIG_IGN);
+  for (const int signal : kStopSignals) std::signal(signal, SIG_IGN);
   // A lost peer is an error to report, not a reason to die. Gloo writes to sockets, so SIGPIPE is
   // ignored.
   std::signal(SIGPIPE, SIG_IGN);

@@ -8,6 +8,8 @@
 #include <random>
 #include <sstream>
 
+#include "runtime/launch/watched_signals.h"
+
 namespace shardlens::runtime {
 
 namespace {
@@ -36,11 +38,11 @@ std::chrono::milliseconds beat_of(int world_size) {
   return std::chrono::milliseconds(std::max(100, 2 * world_size));
 }
 
-/// Returns the signals that ask ranks to stop. The mirror thread takes them.
+/// Returns the signals that the mirror thread takes.
 sigset_t stop_signals() {
   sigset_t signals;
   ::sigemptyset(&signals);
-  for (const int signal : {SIGTERM, SIGUSR1}) ::sigaddset(&signals, signal);
+  for (const int signal : kStopSignals) ::sigaddset(&signals, signal);
   return signals;
 }
 

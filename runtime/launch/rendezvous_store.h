@@ -56,7 +56,7 @@ class RendezvousStore {
   Failure first_failure() const;
 
   /// Asks all ranks to stop after the same step, which no rank has passed; callable from any
-  /// thread. SIGTERM and SIGUSR1 do so too, once may_stop() was called. Before that they end all
+  /// thread. kStopSignals do so too, once may_stop() was called. Before that they end all
   /// ranks, as does a second signal.
   void ask_to_stop();
   void may_stop() { may_stop_ = true; }

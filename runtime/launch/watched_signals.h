@@ -3,18 +3,24 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <ctime>
 
 namespace shardlens::runtime {
 
+/// The signals by which a scheduler asks a run to save and end. NCCL may catch SIGUSR1, so some
+/// send SIGUSR2 instead.
+inline constexpr std::array kStopSignals = {SIGTERM, SIGUSR1, SIGUSR2};
+
 /// Blocks the signals while it lives, in this thread and in threads that it starts.
 class WatchedSignals {
  public:
   WatchedSignals() {
     ::sigemptyset(&set_);
-    for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGUSR1}) ::sigaddset(&set_, signal);
+    for (const int signal : {SIGCHLD, SIGINT}) ::sigaddset(&set_, signal);
+    for (const int signal : kStopSignals) ::sigaddset(&set_, signal);
     ::sigprocmask(SIG_BLOCK, &set_, &before_);
   }
   ~WatchedSignals() { restore(); }

@@ -205,7 +205,7 @@ TEST_CASE("SIGTERM lets a run save and end, and the same command goes on", "[sup
   const auto seed = Catch::getSeed();
   std::mt19937_64 random(seed);
   size_t steps = 1;
-  for (const int signal : {SIGTERM, SIGUSR1, SIGTERM}) {
+  for (const int signal : {SIGTERM, SIGUSR1, SIGUSR2}) {
     Process launcher(bench.command(kRun));
     steps += random() % 15;
     CAPTURE(seed, steps, signal);
