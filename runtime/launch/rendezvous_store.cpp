@@ -26,6 +26,10 @@ constexpr const char* kWelcome = "welcome";
 /// The longest wait for ranks that may be dead.
 constexpr auto kStoreGrace = std::chrono::seconds(3);
 
+/// The longest wait of a failed attempt for ranks that are still starting: they would report a
+/// lost store instead of the failure.
+constexpr auto kStartGrace = std::chrono::seconds(10);
+
 /// The longest wait for all ranks to choose. A rank's thread answers within a beat, however long
 /// the rank's step takes.
 constexpr auto kChoice = std::chrono::seconds(10);
@@ -343,13 +347,13 @@ void RendezvousStore::leave(bool is_well) {
   ::pthread_sigmask(SIG_SETMASK, &signals_before_, nullptr);
   try {
     int64_t left = gloo_->add(kLeft, 1);
-    const auto patience = is_well ? deadline_ : std::chrono::milliseconds(kStoreGrace);
-    const auto last_moment = Clock::now() + patience;
-    // Ranks that come late must still learn why this attempt has failed.
+    const auto begin = Clock::now();
     const auto is_needed = [&] {
-      return (serves(place_) && left < place_.world_size) || welcome();
+      const std::chrono::milliseconds grace = welcome() ? kStartGrace : kStoreGrace;
+      const bool is_awaited = !strangers_.empty() || (serves(place_) && left < place_.world_size);
+      return is_awaited && Clock::now() < begin + (is_well ? deadline_ : grace);
     };
-    while (is_needed() && Clock::now() < last_moment) {
+    while (is_needed()) {
       std::this_thread::sleep_for(kWelcomePause);
       left = gloo_->add(kLeft, 0);
     }
