@@ -314,7 +314,7 @@ TEST_CASE("a batch job that learns of its end saves, and goes on when its turn c
   REQUIRE(wait_until([&] { return has_checkpoint(bench); }));
   const std::vector<pid_t> steps = batch.children();  // srun
   REQUIRE(steps.size() == 1);
-  ::kill(steps.front(), SIGUSR1);
+  ::kill(steps.front(), SIGTERM);
   const ProcessEnd first = batch.wait();
   INFO(first.err << first.out);
   CHECK(first.exit_code == 0);
