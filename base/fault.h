@@ -20,6 +20,7 @@ enum class Fault : uint32_t {
   killed,         // by a signal that we did not send
   hung,           // did not arrive or make progress before a deadline
   connection,     // peers, or their meeting place, cannot be reached
+  lost,           // a rank no longer responds: it was killed or stopped, or its host is gone
   disk_full,      // or its quota is used up
   disk_failed,    // the disk cannot be written for another reason
   damaged,        // a checkpoint that it goes on from is not as it was written
@@ -30,8 +31,8 @@ enum class Fault : uint32_t {
 };
 
 constexpr auto choice_words(Fault) {
-  return words("failed", "killed", "hung", "connection", "disk_full", "disk_failed", "damaged",
-               "overtaken", "out_of_memory", "wrong_use", "interrupted");
+  return words("failed", "killed", "hung", "connection", "lost", "disk_full", "disk_failed",
+               "damaged", "overtaken", "out_of_memory", "wrong_use", "interrupted");
 }
 
 /// Reports an error with its kind, and the rank that is to blame, or -1.

@@ -5,19 +5,56 @@
 #include <cstdio>
 #include <filesystem>
 #include <optional>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 
 #include "base/durable_files.h"
+#include "base/input_file.h"
+#include "base/limits.h"
+#include "base/strict_json.h"
 #include "profiler/recorder/recorder.h"
+#include "runtime/train/progress.h"
 #include "runtime/train/trainer.h"
 
 namespace shardlens::runtime {
+
+namespace {
+
+/// Returns the last step in the file of metrics.
+std::optional<int64_t> last_logged_step(const std::filesystem::path& metrics) {
+  std::optional<int64_t> last;
+  std::istringstream lines(read_file(metrics, kRecord.bytes).text);
+  for (std::string line; std::getline(lines, line);) {
+    const auto json = find_json(line);
+    const auto step = json ? whole_in(*json, "step") : std::nullopt;
+    if (step) last = step;
+  }
+  return last;
+}
+
+/// Records the end of the last attempt if all its processes ended without doing so: they were
+/// killed, or their hosts are gone.
+void tell_silent_end(const RunDirectory& directory, EventLog& events) {
+  const std::vector<RunEvent> told = read_events(directory.events());
+  if (told.empty() || has_ended(told, told.back().generation)) return;
+  const auto step = last_logged_step(directory.metrics());
+  events.add_end({.generation = told.back().generation,
+                  .kind = std::string(to_string(Fault::lost)),
+                  .step = step,
+                  .text = fmt::format("all of the attempt's processes ended without a word; {}",
+                                      step ? fmt::format("the last logged step is {}", *step)
+                                           : "no step was logged")});
+}
+
+}  // namespace
 
 Resumption begin_attempt(Job& job, const RunDirectory& directory, EventLog& events, bool goes_on,
                          VerificationTime verified) {
   job.attempt.fence = directory.begin_attempt();
   const int64_t generation = job.attempt.fence.generation();
+  // Of later attempts, this process itself has seen the end.
+  if (goes_on && job.attempt.restarts == 0) tell_silent_end(directory, events);
   if (!goes_on) {
     events.add({.generation = generation,
                 .kind = "started",
@@ -47,8 +84,8 @@ void collect_recordings(const Job& job, const RunDirectory& directory,
     try {
       recordings.collect(rank);
     } catch (const std::runtime_error& error) {
-      fmt::print(stderr, "shardlens train: warning: {} was not moved: {}\n",
-                 recordings.file(rank).string(), error.what());
+      print_error(fmt::format("shardlens train: warning: {} was not moved: {}",
+                              recordings.file(rank).string(), error.what()));
     }
   }
 }
@@ -58,10 +95,10 @@ void show_memory(const Job& job, const RunDirectory& directory, int rank) {
   const bool stays = std::filesystem::exists(local);
   const std::string screen =
       profiler::out_of_memory_screen((stays ? local : directory.profile(rank)).string());
-  if (!screen.empty()) fmt::print(stderr, "\n{}", screen);
+  if (!screen.empty()) print_error("\n" + screen.substr(0, screen.find_last_not_of('\n') + 1));
 }
 
-void tell_end(const Job& job, EventLog& events, const Outcome& outcome) {
+RunEvent end_of(const Job& job, const Outcome& outcome) {
   RunEvent event{.generation = job.attempt.fence.generation(), .kind = "finished", .text = ""};
   event.step = outcome.step;
   if (outcome.end == Outcome::End::preempted) {
@@ -72,7 +109,7 @@ void tell_end(const Job& job, EventLog& events, const Outcome& outcome) {
     event.text = outcome.reason;
     if (outcome.rank >= 0) event.rank = outcome.rank;
   }
-  events.add(event);
+  return event;
 }
 
 void write_unfinished(const Job& job, const RunDirectory& directory, Outcome& outcome) {

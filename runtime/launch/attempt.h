@@ -12,7 +12,8 @@
 namespace shardlens::runtime {
 
 /// Fences off the attempts before this one and records its start. If `goes_on`, the run resumes
-/// from its newest checkpoint. Throws as resume does.
+/// from its newest checkpoint, and an attempt that left no word of its end is recorded as lost.
+/// Throws as resume does.
 Resumption begin_attempt(Job& job, const RunDirectory& directory, EventLog& events, bool goes_on,
                          VerificationTime verified);
 
@@ -28,8 +29,8 @@ void collect_recordings(const Job& job, const RunDirectory& directory,
 /// profile report` does. Does nothing if that rank was not recorded.
 void show_memory(const Job& job, const RunDirectory& directory, int rank);
 
-/// Adds an event that says how the attempt ended.
-void tell_end(const Job& job, EventLog& events, const Outcome& outcome);
+/// Returns the event that says how the attempt ended.
+RunEvent end_of(const Job& job, const Outcome& outcome);
 
 /// Writes result.json, unless the run has finished: then rank 0 has written it. An error of the
 /// disk is added to the outcome's reason.

@@ -1,8 +1,13 @@
 #include "runtime/launch/events.h"
 
+#include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -30,6 +35,28 @@ std::string now_text() {
                      (now - seconds).count());
 }
 
+/// Keeps other processes that take it out of the file while it lives. A file system without locks
+/// costs the exclusion only.
+class FileLock {
+ public:
+  explicit FileLock(const std::filesystem::path& path)
+      : file_(::open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644)) {
+    if (file_ >= 0) ::flock(file_, LOCK_EX);
+  }
+  ~FileLock() {
+    if (file_ >= 0) ::close(file_);
+  }
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
+
+ private:
+  int file_;
+};
+
+/// Lists the kinds of events after which an attempt goes on, or that follow its end.
+constexpr std::array kOnTheWay = {"started", "resumed", "checkpoint_damaged", "restarted",
+                                  "gave_up"};
+
 std::string line_of(const RunEvent& event) {
   const nlohmann::ordered_json json = {{"time", event.time},
                                        {"generation", event.generation},
@@ -54,6 +81,20 @@ void EventLog::add(RunEvent event) {
   } catch (const Failure&) {
     return;  // if it matters, the run itself will meet this error of the disk
   }
+}
+
+bool EventLog::add_end(RunEvent event) {
+  const FileLock lock(path_);
+  if (has_ended(read_events(path_), event.generation)) return false;
+  add(std::move(event));
+  return true;
+}
+
+bool has_ended(const std::vector<RunEvent>& events, int64_t generation) {
+  return std::ranges::any_of(events, [&](const RunEvent& event) {
+    return event.generation == generation &&
+           std::ranges::find(kOnTheWay, event.kind) == kOnTheWay.end();
+  });
 }
 
 std::vector<RunEvent> read_events(const std::filesystem::path& path) {

@@ -7,11 +7,12 @@
 //   generation  number of the attempt, counted from 1 over all starts of the run
 //   rank, step  null if the event concerns none; step counts steps done
 //   kind        started, resumed (from a checkpoint), checkpoint_damaged (passed over),
-//               a fault: failed, killed, hung, connection, disk_full, disk_failed, overtaken,
-//               out_of_memory, wrong_use, interrupted (base/fault.h),
+//               a fault: failed, killed, hung, connection, lost, disk_full, disk_failed,
+//               overtaken, out_of_memory, wrong_use, interrupted (base/fault.h),
 //               restarted, gave_up (why no attempt follows), preempted, finished
 //
-// Only the launcher writes, or rank 0 if another launcher has started the ranks. Each line is
+// Only the launcher writes, or rank 0 if another launcher has started the ranks. If rank 0 is gone,
+// another rank writes how the attempt ended; if all are gone, the next attempt does. Each line is
 // synced before the run continues; a crash can leave half a line, which readers skip.
 #pragma once
 
@@ -40,6 +41,9 @@ class EventLog {
   /// with the next one.
   void add(RunEvent event);
 
+  /// Adds how an attempt has ended, unless another process has done so. Returns true if it did.
+  bool add_end(RunEvent event);
+
  private:
   std::filesystem::path path_;
   std::vector<std::string> unwritten_;
@@ -48,5 +52,8 @@ class EventLog {
 /// Returns the events in the order of the file, and skips lines that are not events. Empty if the
 /// file is missing.
 std::vector<RunEvent> read_events(const std::filesystem::path& path);
+
+/// True if the events say how the attempt has ended.
+bool has_ended(const std::vector<RunEvent>& events, int64_t generation);
 
 }  // namespace shardlens::runtime

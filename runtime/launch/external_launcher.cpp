@@ -14,6 +14,7 @@
 #include <random>
 #include <sstream>
 #include <stdexcept>
+#include <thread>
 
 #include "base/durable_files.h"
 #include "base/input_file.h"
@@ -35,6 +36,9 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kMarker = ".marker";
+
+/// The longest wait of a rank for rank 0 to record why the attempt has failed.
+constexpr auto kRecordPatience = std::chrono::seconds(2);
 
 /// The longest wait for a file that another host has just written: shared storage may show it late.
 constexpr auto kStoragePatience = std::chrono::seconds(10);
@@ -109,6 +113,10 @@ class LaunchedRank {
       return live_as_rank(job_, *directory_, seat);
     } catch (const std::invalid_argument& error) {
       board_.abort_note().raise(error.what(), Fault::wrong_use, place_.rank);
+    } catch (const CommunicationError& error) {
+      const Failure failure =
+          store_.with_silent(error, [&](const RankStatus& last) { return describe(job_, last); });
+      board_.abort_note().raise(failure.what(), failure.fault(), failure.rank());
     } catch (const Failure& error) {
       board_.abort_note().raise(error.what(), error.fault(), error.rank());
     } catch (const std::exception& error) {
@@ -117,40 +125,64 @@ class LaunchedRank {
     return kFailed;
   }
 
-  /// Writes the result of this attempt into the run's folder.
+  /// Writes the result of this attempt into the run's folder. Rank 0 does; after a failure another
+  /// rank does if rank 0 is gone.
   void end(Outcome outcome) {
-    if (place_.rank != 0 || !directory_) return;
+    if (!directory_) return;
+    const bool has_failed = outcome.end == Outcome::End::failed;
+    if (place_.rank != 0 && (!has_failed || has_been_told(outcome))) return;
+    try {
+      job_.attempt.fence.check();
+    } catch (const Failure&) {
+      return;  // the attempt that came after this one has recorded its end
+    }
     EventLog events(directory_->events());
-    outcome.step = board_.read(0).step;
-    tell_end(job_, events, outcome);
-    write_unfinished(job_, *directory_, outcome);
+    outcome.step = board_.read(place_.rank).step;
+    if (events.add_end(end_of(job_, outcome))) write_unfinished(job_, *directory_, outcome);
+  }
+
+  /// Waits, unless rank 0 is known to be gone, until rank 0 has recorded the failure. Returns false
+  /// if it does not.
+  bool has_been_told(const Outcome& outcome) const {
+    if (outcome.fault == Fault::lost && outcome.rank == 0) return false;
+    const auto last_moment = std::chrono::steady_clock::now() + kRecordPatience;
+    while (std::chrono::steady_clock::now() < last_moment) {
+      if (has_ended(read_events(directory_->events()), job_.attempt.fence.generation()))
+        return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    return false;
   }
 
   void tell_preempted() {
     if (place_.rank != 0) return;
-    clear_bar();
-    fmt::print("preempted after step {}: saved; run the same command to resume\n",
-               board_.read(0).step);
-    std::fflush(stdout);
     end({.end = Outcome::End::preempted});
+    clear_bar();
+    std::puts(fmt::format("preempted after step {}: saved; run the same command to resume",
+                          board_.read(0).step)
+                  .c_str());
+    std::fflush(stdout);
   }
 
-  /// Ends the process with the first failure among all ranks, which every rank prints.
+  /// Ends the process with the first failure among all ranks, which every rank prints. It is
+  /// recorded first: the process that reads what a rank prints may have been killed.
   [[noreturn]] void end_badly() {
     const Failure first = store_.first_failure();
-    const bool is_wrong_use = first.fault() == Fault::wrong_use;
-    clear_bar();
-    fmt::print(stderr, "shardlens train: {}\n", shown_lines(first.what()));
     if (directory_) leave_traces(first);
     end({.end = Outcome::End::failed,
          .fault = first.fault(),
          .rank = first.rank(),
          .reason = first.what()});
     tell_torchrun(place_, first.what());
+    print_error("shardlens train: " + shown_lines(first.what()));
+    const bool is_own = first.rank() == place_.rank;
+    if (is_own && directory_ && first.fault() == Fault::out_of_memory) {
+      show_memory(job_, *directory_, place_.rank);
+    }
     store_.leave(false);
     std::fflush(stdout);
     // This does not call exit(): gloo's threads may be stuck waiting for a lost peer.
-    ::_exit(is_wrong_use ? kWrongUse : kFailed);
+    ::_exit(first.fault() == Fault::wrong_use ? kWrongUse : kFailed);
   }
 
   void leave_traces(const Failure& first) const {
@@ -158,10 +190,6 @@ class LaunchedRank {
       write_actions(job_, board_, place_.rank, directory_->actions(place_.rank));
     }
     collect_recordings(job_, *directory_, {place_.rank});
-    const bool is_own = first.rank() == place_.rank;
-    if (is_own && first.fault() == Fault::out_of_memory) {
-      show_memory(job_, *directory_, place_.rank);
-    }
   }
 
   /// Collects the recordings that earlier attempts have left on this host.

@@ -90,16 +90,11 @@ std::unique_ptr<Links> meet(const Job& job, const Seat& seat, const Streams& str
   return join(job, seat.rank, seat.region, streams, seat.store);
 }
 
-/// Adds to a reason the ranks that no longer respond. A rank of another launcher sees no board but
-/// its own, so silent ranks must be named.
-std::string with_silent(const Job& job, const RendezvousStore& store, const std::string& reason) {
-  if (store.board().abort_note().is_raised()) return reason;
-  std::string text = reason;
-  for (const int silent : store.silent_ranks()) {
-    text += fmt::format("; rank {} no longer responds, last seen in {}", silent,
-                        describe(job, store.board().read(silent)));
-  }
-  return text;
+/// Names the ranks that no longer respond. A rank of another launcher sees no board but its own.
+Failure with_silent(const Job& job, const Seat& seat, const Failure& failure) {
+  if (seat.store == nullptr) return failure;
+  return seat.store->with_silent(failure,
+                                 [&](const RankStatus& last) { return describe(job, last); });
 }
 
 /// Throws if two ranks are on one GPU, which NCCL refuses.
@@ -171,9 +166,8 @@ int code_of(const Job& job, const RunDirectory& directory, const Seat& seat, con
   } catch (const std::invalid_argument& error) {
     raise_abort(board, error.what(), Fault::wrong_use, rank);
   } catch (const CommunicationError& error) {
-    const std::string reason =
-        seat.store == nullptr ? error.what() : with_silent(job, *seat.store, error.what());
-    raise_abort(board, reason, error.fault(), error.rank());
+    const Failure failure = with_silent(job, seat, error);
+    raise_abort(board, failure.what(), failure.fault(), failure.rank());
   } catch (const Failure& error) {
     raise_abort(board, failed(error), error.fault(), error.rank() < 0 ? rank : error.rank());
   } catch (const c10::OutOfMemoryError& error) {

@@ -204,20 +204,31 @@ bool RendezvousStore::welcome() {
 
 void RendezvousStore::mirror() {
   const sigset_t signals = stop_signals();
-  int64_t beat = 0;
+  int64_t beat = 0, beat_of_server = 0;
   try {
     while (!ends_) {
       carry_reason();
       set_line(++beat);
+      if (lost_server()) see_line(*lost_server(), beat_of_server, *mirrored_);
       choose_stop();
       const timespec pause = as_timespec(welcome() ? kWelcomePause : beat_of(place_.world_size));
       take_signal(::sigtimedwait(&signals, nullptr, &pause));
     }
     carry_reason();
   } catch (const std::exception& error) {
-    if (!ends_) board_.abort_note().raise(error.what(), Fault::connection);
+    if (!ends_) raise_lost_store(error.what());
     is_told_ = true;  // no rank is left to tell
   }
+}
+
+void RendezvousStore::raise_lost_store(const std::string& what) {
+  const std::optional<int> server = lost_server();
+  if (!server) return board_.abort_note().raise(what, Fault::connection);
+  const RankStatus last = board_.read(*server);
+  std::ostringstream text;
+  text << what << "; rank " << *server << ", which served it, no longer responds";
+  if (last.pid != 0) text << ", last seen in " << to_string(last.phase) << ", step " << last.step;
+  board_.abort_note().raise(text.str(), Fault::lost, *server);
 }
 
 void RendezvousStore::take_signal(int signal) {
@@ -309,20 +320,29 @@ Failure RendezvousStore::first_failure() const {
   return failure_of(note_text(board_.abort_note()));
 }
 
+/// Copies a rank's line from the store to the board.
+void RendezvousStore::see_line(int rank, int64_t& beat, GlooStore& store) const {
+  const std::optional<std::string> line = store.find(with_rank(kLine, rank));
+  if (!line) return;
+  RankStatus status;
+  int32_t phase = 0;
+  std::istringstream words(*line);
+  words >> beat >> phase >> status.step >> status.action >> status.pid;
+  if (rank == place_.rank) return;
+  board_.join(rank, status.pid);
+  board_.enter(rank, static_cast<RankPhase>(phase), status.step, status.action);
+}
+
 std::vector<int64_t> RendezvousStore::ask_beats() const {
   std::vector<int64_t> beats(static_cast<size_t>(place_.world_size), 0);
-  for (int rank = 0; rank < place_.world_size; ++rank) {
-    const std::optional<std::string> line = gloo_->find(with_rank(kLine, rank));
-    if (!line) continue;
-    RankStatus status;
-    int32_t phase = 0;
-    std::istringstream words(*line);
-    words >> beats[rank] >> phase >> status.step >> status.action >> status.pid;
-    if (rank == place_.rank) continue;
-    board_.join(rank, status.pid);
-    board_.enter(rank, static_cast<RankPhase>(phase), status.step, status.action);
-  }
+  for (int rank = 0; rank < place_.world_size; ++rank) see_line(rank, beats[rank], *gloo_);
   return beats;
+}
+
+/// Returns the rank that has served the store, for when the store is gone. Returns nothing if an
+/// agent has, whose end says nothing about a rank.
+std::optional<int> RendezvousStore::lost_server() const {
+  return place_.agent_serves || place_.rank == 0 ? std::nullopt : std::optional(0);
 }
 
 std::vector<int> RendezvousStore::silent_ranks() const {
@@ -335,9 +355,25 @@ std::vector<int> RendezvousStore::silent_ranks() const {
       if (rank != place_.rank && after[rank] == before[rank]) silent.push_back(rank);
     }
   } catch (const CommunicationError&) {
-    // Without a store no rank can be asked, and the failure that led here says more.
+    // Without a store no other rank can be asked.
+    if (const auto server = lost_server()) return {*server};
   }
   return silent;
+}
+
+Failure RendezvousStore::with_silent(
+    const Failure& failure, const std::function<std::string(const RankStatus&)>& place_of) const {
+  if (board_.abort_note().is_raised()) return failure;
+  const std::vector<int> silent = silent_ranks();
+  if (silent.empty()) return failure;
+  std::string text = failure.what();
+  for (const int rank : silent) {
+    const RankStatus last = board_.read(rank);
+    text +=
+        "; rank " + std::to_string(rank) +
+        (last.pid == 0 ? " has not joined" : " no longer responds, last seen in " + place_of(last));
+  }
+  return {Fault::lost, text, silent.front()};
 }
 
 void RendezvousStore::leave(bool is_well) {

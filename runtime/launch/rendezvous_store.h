@@ -10,6 +10,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -66,8 +67,15 @@ class RendezvousStore {
   bool must_stop(int64_t step);
 
   /// Returns the silent ranks, found by asking twice; takes half a second. Afterwards the board has
-  /// the latest line that every rank reported.
+  /// the latest line that every rank reported. If the store is gone, the rank that served it is
+  /// silent, and the board has the line that it last reported.
   std::vector<int> silent_ranks() const;
+
+  /// Returns the failure with the silent ranks in its text: it is then `lost`, and the first of
+  /// them is to blame. `place_of` says in words what a rank was last doing. A failure that another
+  /// rank has reported stays as it is.
+  Failure with_silent(const Failure& failure,
+                      const std::function<std::string(const RankStatus&)>& place_of) const;
 
   /// Leaves the store, after success or failure. The rank that serves the store waits until all
   /// have left, but not long for ranks that may be dead.
@@ -76,10 +84,13 @@ class RendezvousStore {
  private:
   void mirror();
   bool welcome();
+  void raise_lost_store(const std::string& what);
   void take_signal(int signal);
   void choose_stop();
   void set_line(int64_t beat);
   void carry_reason();
+  void see_line(int rank, int64_t& beat, GlooStore& store) const;
+  std::optional<int> lost_server() const;
   std::vector<int64_t> ask_beats() const;
 
   static constexpr int64_t kNoStop = std::numeric_limits<int64_t>::max();

@@ -18,7 +18,8 @@ std::span<const FailedAttempt> without_newer_checkpoint(std::span<const FailedAt
 }
 
 bool comes_and_goes(const FailedAttempt& one) {
-  const bool is_outside = one.fault == Fault::disk_full || one.fault == Fault::connection;
+  const bool is_outside =
+      one.fault == Fault::disk_full || one.fault == Fault::connection || one.fault == Fault::lost;
   return is_outside || (one.fault == Fault::hung && !one.has_begun);
 }
 

@@ -78,7 +78,7 @@ Outcome Supervisor::run() {
   const WatchedSignals signals;
   Outcome outcome = failed_begin_ ? *failed_begin_ : attempt(signals);
   for (;;) {
-    tell_end(job_, events_, outcome);
+    events_.add(end_of(job_, outcome));
     if (outcome.end != Outcome::End::failed || !outcome.may_restart) break;
     if (outcome.fault == Fault::damaged && job_.attempt.verifies) {
       outcome = look_for_another(outcome, signals);

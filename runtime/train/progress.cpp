@@ -44,6 +44,11 @@ void clear_bar() {
   std::fflush(stdout);
 }
 
+void print_error(const std::string& line) {
+  clear_bar();
+  std::fputs((line + '\n').c_str(), stderr);
+}
+
 Progress::Progress() : terminal_(::isatty(STDOUT_FILENO) != 0), start_(Clock::now()) {
   last_ = start_;
 }

@@ -33,6 +33,10 @@ std::string progress_line(const ProgressState& state, double seconds_left);
 /// Removes the bar of a rank that can no longer remove it.
 void clear_bar();
 
+/// Prints a line on standard error, below the bar if there is one. Does not throw if the line
+/// cannot be written: the process that reads the output may have been killed.
+void print_error(const std::string& line);
+
 class Progress {
  public:
   /// Draws on standard output; a bar only if that is a terminal.

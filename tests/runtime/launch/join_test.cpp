@@ -1,7 +1,10 @@
 // Ranks that another launcher has started, by the environments of torchrun, srun and mpirun, set by
 // hand. They learn what our own launcher's ranks learn, to the bit; if one of them fails, all
 // report the failure.
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
@@ -92,6 +95,15 @@ class Ranks {
   std::vector<std::unique_ptr<Process>> processes_;
 };
 
+/// The ranks that the events of the run call lost; -1 for no rank.
+std::vector<int> lost_ranks(const TrainBench& bench) {
+  std::vector<int> ranks;
+  for (const runtime::RunEvent& event : runtime::read_events(bench.run_file("events.jsonl"))) {
+    if (event.kind == "lost") ranks.push_back(event.rank.value_or(-1));
+  }
+  return ranks;
+}
+
 void require_all_well(const std::vector<ProcessEnd>& ranks) {
   for (const ProcessEnd& ended : ranks) {
     INFO(ended.err << ended.out);
@@ -134,12 +146,66 @@ TEST_CASE("a rank that is killed is named by the others, and the next start goes
   CHECK_THAT(well[0].out, ContainsSubstring("resumes from step "));
   CHECK(weights(bench, "r") == undisturbed(bench, kLong, "2"));
   CHECK(bench.result().at("restarts") == 1);
-  // Gloo notices a closed connection at once, but sometimes only at its deadline, while it sends.
-  Words events = told_by_attempt(bench);
-  REQUIRE(events.size() == 5);
-  CHECK((events[1] == "1 connection" || events[1] == "1 hung"));
-  events.erase(events.begin() + 1);
-  CHECK(events == Words{"1 started", "2 resumed", "2 restarted", "2 finished"});
+  CHECK(told_by_attempt(bench) ==
+        Words{"1 started", "1 lost", "2 resumed", "2 restarted", "2 finished"});
+  CHECK(lost_ranks(bench) == std::vector<int>{1});
+}
+
+TEST_CASE("the ranks that are left record that rank 0 is gone", "[join]") {
+  const int world_size = GENERATE(2, 4);
+  const TrainBench bench;
+  Ranks ranks({.world_size = world_size}, bench.command(kLong + Words{"--batch", "4"}));
+  REQUIRE(wait_until([&] { return has_checkpoint(bench); }));
+  ranks.strike(0, SIGKILL);
+  const std::vector<ProcessEnd> ended = ranks.wait();
+  for (int rank = 1; rank < world_size; ++rank) {
+    CAPTURE(rank, ended[rank].err);
+    CHECK(ended[rank].exit_code == 1);
+    CHECK_THAT(ended[rank].err, ContainsSubstring(" no longer responds, last seen in "));
+  }
+  CHECK(told_by_attempt(bench) == Words{"1 started", "1 lost"});  // one speaks for all
+  CHECK(lost_ranks(bench) == std::vector<int>{0});
+  CHECK(bench.result().at("status") == "failed");
+}
+
+TEST_CASE("the next attempt records one that ended without a word", "[join]") {
+  const TrainBench bench;
+  const Start first;
+  Ranks ranks(first, bench.command(kLong));
+  REQUIRE(wait_until([&] { return has_checkpoint(bench); }));
+  for (const int rank : {0, 1}) ranks.strike(rank, SIGSTOP);
+  for (const int rank : {0, 1}) ranks.strike(rank, SIGKILL);
+  ranks.wait();
+  const auto logged = static_cast<int64_t>(bench.losses().size());
+  CHECK(told_by_attempt(bench) == Words{"1 started"});
+  Ranks again({.restarts = 1, .port = first.port}, bench.command(kLong));
+  require_all_well(again.wait());
+  CHECK(told_by_attempt(bench) ==
+        Words{"1 started", "1 lost", "2 resumed", "2 restarted", "2 finished"});
+  CHECK(runtime::read_events(bench.run_file("events.jsonl"))[1].step == logged);
+  CHECK(lost_ranks(bench) == std::vector<int>{-1});
+}
+
+// An agent, a slurmstepd or a worker that is killed takes the pipes with it from which it reads
+// what its rank prints.
+TEST_CASE("a failure is recorded although no process reads what the rank prints", "[join]") {
+  const TrainBench bench;
+  const std::string pipe = bench.file("pipe");
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  Ranks ranks({.error_files = bench.file("error")}, [&](int rank) {
+    const Words into_pipe = {"/bin/bash", "-c", "exec \"$@\" >" + pipe + " 2>&1", "bash"};
+    return (rank == 0 ? into_pipe : Words{}) + bench.command(kLong);
+  });
+  REQUIRE(wait_until([&] { return has_checkpoint(bench); }));
+  ::close(reader);
+  ranks.strike(1, SIGKILL);
+  CHECK(ranks.wait()[0].exit_code == 1);
+  CHECK(told_by_attempt(bench) == Words{"1 started", "1 lost"});
+  CHECK(lost_ranks(bench) == std::vector<int>{1});
+  CHECK(bench.result().at("status") == "failed");
+  CHECK(fs::exists(bench.run_file("logs/actions-rank0.txt")));
+  CHECK_THAT(read_file(bench.file("error0")), ContainsSubstring("rank 1 no longer responds"));
 }
 
 // An agent of torchrun that replaces another counts restarts from 0; the one that stayed has 1.

@@ -273,5 +273,5 @@ TEST_CASE("a rank that is stopped does not outlive its launcher", "[supervisor][
   CAPTURE(ended.out, ended.err);
   CHECK(ended.exit_code == 0);
   check_same_bits(bench);
-  CHECK(kinds_of(bench) == std::vector<std::string>{"started", "resumed", "finished"});
+  CHECK(kinds_of(bench) == std::vector<std::string>{"started", "lost", "resumed", "finished"});
 }
