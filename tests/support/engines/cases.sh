@@ -1,0 +1,32 @@
+# shellcheck shell=bash
+# Helps the cases of engines_test.cpp; sourced, never run. RUN is the folder of the run.
+
+# wait_until SECONDS COMMAND...: until the command succeeds.
+wait_until() {
+  local last=$((SECONDS + $1))
+  shift
+  until "$@"; do
+    if ((SECONDS >= last)); then
+      echo "waited in vain: $*" >&2
+      return 1
+    fi
+    sleep 0.05
+  done
+}
+
+has_saved() { [ -e "$RUN/checkpoints/LATEST" ]; }
+wait_saved() { wait_until 60 has_saved; }
+
+# rank_process RANK VARIABLE: the process of a rank, by the variable that has its number.
+rank_process() {
+  local process
+  for process in $(pgrep -f "$RUN_PATTERN"); do
+    ! tr '\0' '\n' 2>/dev/null <"/proc/$process/environ" | grep -qx "$2=$1" || echo "$process"
+  done
+}
+
+job_is() { scontrol show job "$1" --oneliner | grep -qE "JobState=($2)\b"; }
+# wait_job JOB STATES SECONDS
+wait_job() { wait_until "$3" job_is "$1" "$2"; }
+# job_field JOB NAME
+job_field() { scontrol show job "$1" --oneliner | grep -oP "\b$2=\K\S+"; }
