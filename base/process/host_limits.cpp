@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
+
+#include "base/units.h"
 
 namespace shardlens {
 
@@ -46,7 +50,78 @@ std::optional<int64_t> left_below(const fs::path& limit, const fs::path& used,
   return std::max(*limit_bytes - *used_bytes + cached_bytes.value_or(0), int64_t{0});
 }
 
+/// Holds what a cgroup says about memory.
+struct MemoryGroup {
+  std::optional<int64_t> kills;  // nothing: it does not say
+  std::optional<int64_t> limit_bytes;
+};
+
+/// The limit that version 1 shows if there is none is close to the largest number.
+constexpr int64_t kNoLimit = int64_t{1} << 60;
+
+/// Names the files of a version.
+struct GroupFiles {
+  const char* mount;
+  const char* kills;
+  const char* limit;
+};
+constexpr GroupFiles kVersion1 = {"sys/fs/cgroup/memory", "memory.oom_control",
+                                  "memory.limit_in_bytes"};
+constexpr GroupFiles kVersion2 = {"sys/fs/cgroup", "memory.events", "memory.max"};
+
+MemoryGroup group_in(const fs::path& folder, const GroupFiles& files) {
+  MemoryGroup group{.kills = number_of("oom_kill", folder / files.kills),
+                    .limit_bytes = number_in(folder / files.limit)};
+  if (group.limit_bytes.value_or(0) >= kNoLimit) group.limit_bytes.reset();
+  return group;
+}
+
+/// Returns the innermost group with a limit, else the innermost that says anything. A container may
+/// see its own group at the mount, under the path that it has outside.
+MemoryGroup group_around(const fs::path& mount, const fs::path& inside, const GroupFiles& files) {
+  MemoryGroup innermost;
+  fs::path path = fs::path("/") / inside;
+  for (;; path = path.parent_path()) {
+    const MemoryGroup group = group_in(mount / path.relative_path(), files);
+    if (group.kills && group.limit_bytes) return group;
+    if (!innermost.kills) innermost = group;
+    if (path == path.root_path()) return innermost;
+  }
+}
+
+/// Returns the group of this process: version 1's if the kernel has its memory there.
+MemoryGroup memory_group(const fs::path& root) {
+  std::ifstream groups(root / "proc/self/cgroup");
+  MemoryGroup second;
+  for (std::string line; std::getline(groups, line);) {  // "4:memory:/job" or "0::/job"
+    std::istringstream parts(line);
+    std::string number, controllers, path;
+    std::getline(parts, number, ':');
+    std::getline(parts, controllers, ':');
+    std::getline(parts, path);
+    if (("," + controllers + ",").find(",memory,") != std::string::npos) {
+      return group_around(root / kVersion1.mount, path, kVersion1);
+    }
+    if (controllers.empty()) second = group_around(root / kVersion2.mount, path, kVersion2);
+  }
+  return second;
+}
+
 }  // namespace
+
+MemoryKillWatch::MemoryKillWatch(fs::path root)
+    : root_(std::move(root)), before_(memory_group(root_).kills.value_or(0)) {}
+
+Problem MemoryKillWatch::kills() const {
+  const MemoryGroup now = memory_group(root_);
+  const int64_t kills = now.kills.value_or(0) - before_;
+  if (kills <= 0) return std::nullopt;
+  const std::string limit =
+      now.limit_bytes ? ", whose limit is " + bytes_text(*now.limit_bytes) : std::string();
+  return "the kernel's out-of-memory killer has ended " + std::to_string(kills) +
+         (kills == 1 ? " process" : " processes") + " of this job's cgroup" + limit +
+         "; give the job more host memory";
+}
 
 std::optional<int64_t> available_host_bytes(const fs::path& root) {
   std::optional<int64_t> available = kernel_bytes(root / "proc/meminfo");

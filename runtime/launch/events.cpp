@@ -54,8 +54,8 @@ class FileLock {
 };
 
 /// Lists the kinds of events after which an attempt goes on, or that follow its end.
-constexpr std::array kOnTheWay = {"started", "resumed", "checkpoint_damaged", "restarted",
-                                  "gave_up"};
+constexpr std::array kOnTheWay = {"started",   "resumed", "checkpoint_damaged",
+                                  "restarted", "gave_up", kMemoryKills};
 
 std::string line_of(const RunEvent& event) {
   const nlohmann::ordered_json json = {{"time", event.time},
@@ -88,6 +88,15 @@ bool EventLog::add_end(RunEvent event) {
   if (has_ended(read_events(path_), event.generation)) return false;
   add(std::move(event));
   return true;
+}
+
+void EventLog::add_once(RunEvent event) {
+  const FileLock lock(path_);
+  const bool is_told = std::ranges::any_of(read_events(path_), [&](const RunEvent& told) {
+    return told.generation == event.generation && told.kind == event.kind &&
+           told.text == event.text;
+  });
+  if (!is_told) add(std::move(event));
 }
 
 bool has_ended(const std::vector<RunEvent>& events, int64_t generation) {

@@ -9,6 +9,7 @@
 //   kind        started, resumed (from a checkpoint), checkpoint_damaged (passed over),
 //               a fault: failed, killed, hung, connection, lost, disk_full, disk_failed,
 //               overtaken, out_of_memory, wrong_use, interrupted (base/fault.h),
+//               host_out_of_memory (the kernel ended processes of a host; the fault follows),
 //               restarted, gave_up (why no attempt follows), preempted, finished
 //
 // Only the launcher writes, or rank 0 if another launcher has started the ranks. If rank 0 is gone,
@@ -33,6 +34,8 @@ struct RunEvent {
   std::string text;
 };
 
+inline constexpr const char* kMemoryKills = "host_out_of_memory";
+
 class EventLog {
  public:
   explicit EventLog(std::filesystem::path path) : path_(std::move(path)) {}
@@ -43,6 +46,9 @@ class EventLog {
 
   /// Adds how an attempt has ended, unless another process has done so. Returns true if it did.
   bool add_end(RunEvent event);
+
+  /// Adds the event unless the file has one of this attempt, kind and text.
+  void add_once(RunEvent event);
 
  private:
   std::filesystem::path path_;

@@ -19,6 +19,7 @@
 #include "base/durable_files.h"
 #include "base/input_file.h"
 #include "base/limits.h"
+#include "base/process/host_limits.h"
 #include "base/shown.h"
 #include "base/strict_json.h"
 #include "planner/config/options.h"
@@ -169,12 +170,15 @@ class LaunchedRank {
   [[noreturn]] void end_badly() {
     const Failure first = store_.first_failure();
     if (directory_) leave_traces(first);
+    const Problem kills = memory_.kills();
+    if (kills && directory_) tell_memory_kills(*kills);
     end({.end = Outcome::End::failed,
          .fault = first.fault(),
          .rank = first.rank(),
          .reason = first.what()});
     tell_torchrun(place_, first.what());
     print_error("shardlens train: " + shown_lines(first.what()));
+    if (kills) print_error(fmt::format("shardlens train: on {}, {}", host_name(), *kills));
     const bool is_own = first.rank() == place_.rank;
     if (is_own && directory_ && first.fault() == Fault::out_of_memory) {
       show_memory(job_, *directory_, place_.rank);
@@ -183,6 +187,16 @@ class LaunchedRank {
     std::fflush(stdout);
     // This does not call exit(): gloo's threads may be stuck waiting for a lost peer.
     ::_exit(first.fault() == Fault::wrong_use ? kWrongUse : kFailed);
+  }
+
+  /// Records what the kernel did on this host. The rank that was killed cannot, and ranks on other
+  /// hosts do not see it.
+  void tell_memory_kills(const std::string& kills) const {
+    EventLog(directory_->events())
+        .add_once({.generation = job_.attempt.fence.generation(),
+                   .kind = kMemoryKills,
+                   .step = board_.read(place_.rank).step,
+                   .text = fmt::format("on {}, {}", host_name(), kills)});
   }
 
   void leave_traces(const Failure& first) const {
@@ -318,6 +332,7 @@ class LaunchedRank {
   SharedRegion region_;
   Board board_;
   RendezvousStore store_;
+  const MemoryKillWatch memory_;
   Job job_;
   std::optional<RunDirectory> directory_;
 };

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/process/host_limits.h"
 #include "runtime/comm/board/rank_watch.h"
 #include "runtime/comm/board/shared_region.h"
 #include "runtime/launch/action_report.h"
@@ -146,13 +147,17 @@ class Launcher {
   void rank_failed(const RankExit& ended) {
     const AbortNote& note = board_.abort_note();
     if (!WIFSIGNALED(ended.status) && note.is_raised()) return fail_as_noted(note);
+    if (WIFSIGNALED(ended.status) && WTERMSIG(ended.status) == SIGKILL) {
+      outcome_.memory_kills = memory_.kills();
+    }
     const std::string how =
         WIFSIGNALED(ended.status)
             ? fmt::format("was killed by signal {} ({})", WTERMSIG(ended.status),
                           ::strsignal(WTERMSIG(ended.status)))
             : fmt::format("ended with exit code {}", WEXITSTATUS(ended.status));
-    fail(fmt::format("rank {} {}; last seen in {}", ended.rank, how,
-                     describe(job_, board_.read(ended.rank))),
+    const std::string memory = outcome_.memory_kills ? "; " + *outcome_.memory_kills : "";
+    fail(fmt::format("rank {} {}; last seen in {}{}", ended.rank, how,
+                     describe(job_, board_.read(ended.rank)), memory),
          WIFSIGNALED(ended.status) ? Fault::killed : Fault::failed, ended.rank);
   }
 
@@ -241,6 +246,7 @@ class Launcher {
   Board board_;
   const WatchedSignals& signals_;
   RankWatch watch_;
+  const MemoryKillWatch memory_;
   std::vector<pid_t> pids_;  // by rank; 0: has ended
   bool is_preempted_ = false;
   std::optional<Clock::time_point> stop_by_;  // if it was asked to save and stop

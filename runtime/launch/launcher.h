@@ -25,6 +25,7 @@ struct Outcome {
   int rank = -1;             // the rank that is to blame; -1: unknown
   bool has_begun = false;    // that rank, or rank 0 if none is to blame, has begun a step
   std::string reason{};      // names rank, step and operation
+  Problem memory_kills{};    // says that the kernel ended processes for lack of host memory
   bool may_restart = false;  // true if every process has ended
 
   bool ok() const { return end == End::finished; }

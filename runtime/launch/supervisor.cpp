@@ -78,6 +78,7 @@ Outcome Supervisor::run() {
   const WatchedSignals signals;
   Outcome outcome = failed_begin_ ? *failed_begin_ : attempt(signals);
   for (;;) {
+    if (outcome.memory_kills) log_event(kMemoryKills, *outcome.memory_kills, outcome.step);
     events_.add(end_of(job_, outcome));
     if (outcome.end != Outcome::End::failed || !outcome.may_restart) break;
     if (outcome.fault == Fault::damaged && job_.attempt.verifies) {
