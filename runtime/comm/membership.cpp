@@ -102,9 +102,12 @@ uint64_t hash_of(const std::string& text) {
   return hash;
 }
 
+/// Reads the variables of torchrun, which others set, too.
 Membership torchrun_membership(const Environment& environment) {
-  const Variables variables(environment, LauncherKind::torchrun);
-  Membership place{.launcher = LauncherKind::torchrun,
+  const bool is_ray = Variables(environment, LauncherKind::ray).text("SHARDLENS_LAUNCHER") == "ray";
+  const LauncherKind launcher = is_ray ? LauncherKind::ray : LauncherKind::torchrun;
+  const Variables variables(environment, launcher);
+  Membership place{.launcher = launcher,
                    .rank = variables.needed_number("RANK"),
                    .world_size = variables.needed_number("WORLD_SIZE"),
                    .local_rank = variables.needed_number("LOCAL_RANK"),
@@ -115,9 +118,10 @@ Membership torchrun_membership(const Environment& environment) {
   place.agent_serves = variables.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
   place.restarts = variables.number("TORCHELASTIC_RESTART_COUNT").value_or(0);
   // Each agent counts only the restarts that it has caused, so its count names no start.
-  place.start_id = "torchrun-" + variables.text("TORCHELASTIC_RUN_ID");
+  place.start_id = fmt::format("{}-{}", to_string(launcher), variables.text("TORCHELASTIC_RUN_ID"));
   place.may_restart = variables.number("TORCHELASTIC_MAX_RESTARTS").value_or(0) > 0;
   place.error_file = variables.text("TORCHELASTIC_ERROR_FILE");
+  place.parent = variables.number("SHARDLENS_PARENT").value_or(0);
   check_places(place, variables);
   return place;
 }

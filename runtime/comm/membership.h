@@ -1,6 +1,9 @@
 // Finds out this process's place: alone, as the user started it, or one of several ranks that
-// another launcher has started: torchrun, mpirun or Slurm's srun. A pure function of the
-// environment.
+// another launcher has started: torchrun, mpirun, Slurm's srun or a worker of Ray's. A pure
+// function of the environment.
+//
+// Python's shardlens.ray sets the variables of torchrun, SHARDLENS_LAUNCHER=ray and
+// SHARDLENS_PARENT, the worker's process.
 //
 // If there are several launchers, the innermost counts: torchrun that srun has started, or mpirun
 // in a Slurm job.
@@ -19,8 +22,10 @@ using Environment = std::map<std::string, std::string, std::less<>>;
 /// Returns the environment of this process.
 Environment this_environment();
 
-enum class LauncherKind { none, torchrun, mpirun, srun };
-constexpr auto choice_words(LauncherKind) { return words("none", "torchrun", "mpirun", "srun"); }
+enum class LauncherKind { none, torchrun, mpirun, srun, ray };
+constexpr auto choice_words(LauncherKind) {
+  return words("none", "torchrun", "mpirun", "srun", "ray");
+}
 
 struct Membership {
   LauncherKind launcher = LauncherKind::none;
@@ -39,6 +44,7 @@ struct Membership {
   bool may_restart = false;  // the launcher restarts them if they fail
   std::string job{};         // its name over all starts; empty: it has no lasting name
   std::string error_file{};  // where torchrun looks for the reason of a failure; empty: nowhere
+  int parent = 0;            // the process with which this one is to end; 0: none
 
   bool is_alone() const { return launcher == LauncherKind::none; }
 };

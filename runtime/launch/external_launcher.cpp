@@ -383,6 +383,7 @@ int train_under_launcher(const LaunchedTask& task) {
   // A lost peer is an error to report, not a reason to die. Gloo writes to sockets, so SIGPIPE is
   // ignored.
   std::signal(SIGPIPE, SIG_IGN);
+  if (task.place.parent > 0) end_with(task.place.parent);
   try {
     return LaunchedRank(task).run();
   } catch (const std::exception& error) {

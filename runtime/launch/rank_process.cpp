@@ -188,10 +188,14 @@ int live_as_rank(const Job& job, const RunDirectory& directory, const Seat& seat
   return code;
 }
 
+void end_with(pid_t parent) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(1);
+}
+
 void be_rank(const Job& job, const RunDirectory& directory, int rank, std::byte* region,
              const Parent& parent) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent.pid) ::_exit(1);
+  end_with(parent.pid);
   // A terminal or a scheduler sends these to the whole group; only the launcher decides.
   std::signal(SIGINT, SIG_IGN);
   for (const int signal : kStopSignals) std::signal(signal, SIG_IGN);

@@ -32,6 +32,9 @@ struct Seat {
 /// the reason is on the region's board, as its abort note, before this returns.
 int live_as_rank(const Job& job, const RunDirectory& directory, const Seat& seat);
 
+/// Lets this process be killed when its parent ends, and ends it if that has happened.
+void end_with(pid_t parent);
+
 /// Names the process that forked a rank.
 struct Parent {
   pid_t pid;

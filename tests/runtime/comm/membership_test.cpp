@@ -90,6 +90,17 @@ TEST_CASE("torchrun's ranks are known") {
                   .is_alone());
 }
 
+TEST_CASE("a worker of Ray's names itself") {
+  const Membership place = membership_of(
+      with_variables(kTorchrun, {{"SHARDLENS_LAUNCHER", "ray"}, {"SHARDLENS_PARENT", "815"}}));
+  CHECK(place.launcher == LauncherKind::ray);
+  CHECK(place.rank == 5);
+  CHECK(place.parent == 815);
+  CHECK(membership_of(kTorchrun).parent == 0);
+  check_refused({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"SHARDLENS_LAUNCHER", "ray"}},
+                "ray has started this program, but LOCAL_RANK is not set");
+}
+
 TEST_CASE("missing or impossible variables of torchrun are refused") {
   for (const char* name : {"LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
     check_refused(without_variable(kTorchrun, name), std::string(name) + " is not set");
