@@ -49,7 +49,8 @@ void print_error(const std::string& line) {
   std::fputs((line + '\n').c_str(), stderr);
 }
 
-Progress::Progress() : terminal_(::isatty(STDOUT_FILENO) != 0), start_(Clock::now()) {
+Progress::Progress(bool is_started_by_user)
+    : terminal_(is_started_by_user && ::isatty(STDOUT_FILENO) != 0), start_(Clock::now()) {
   last_ = start_;
 }
 

@@ -40,7 +40,9 @@ void print_error(const std::string& line);
 class Progress {
  public:
   /// Draws on standard output; a bar only if that is a terminal.
-  Progress();
+  /// A bar, if standard output is a terminal and the user started this program. Another launcher
+  /// may pass what it takes for a terminal on to a file (mpirun does).
+  explicit Progress(bool is_started_by_user);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;

@@ -218,7 +218,7 @@ class Trainer {
                            executor_.gradient_scale());
     }
     if (!job.writes_results(options.rank)) return;
-    progress_ = std::make_unique<Progress>();
+    progress_ = std::make_unique<Progress>(job_.place.is_alone());
     metrics_.open(options.metrics, std::ios::app);
     if (!metrics_) fail_to_write(options.metrics);
   }
