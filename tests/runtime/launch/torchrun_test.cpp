@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <chrono>
 #include <cmath>
 #include <memory>
 #include <string>
@@ -166,8 +167,41 @@ TEST_CASE("a run goes on if torchrun loses a node", "[join][peers][long]") {
   }
 }
 
-// PyTorch 2.11's agents wait for each other without end if a node joins while they share their
-// store with the ranks; the variable prevents that.
+// The agent that stayed has counted a restart, which the one that replaces the other has not.
+TEST_CASE("a run goes on if an agent of torchrun is replaced", "[join][peers][long]") {
+  SKIP_WITHOUT_TORCHRUN();
+  const TrainBench bench;
+  const std::string port = std::to_string(free_port());
+  const Words flags = {"--epochs", "100000", "--checkpoint-every", "40", "--timeout", "60"};
+  const Words apart = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1"};
+  Process stays(elastic_agent(port, true, "20", apart) + bench.command(flags));
+  auto lost =
+      std::make_unique<Process>(elastic_agent(port, false, "20", apart) + bench.command(flags));
+  REQUIRE(wait_until([&] { return has_checkpoint(bench); }));
+  const std::vector<pid_t> ranks = lost->children();
+  REQUIRE(ranks.size() >= 1);
+  ::kill(lost->pid(), SIGKILL);
+  ::kill(ranks.back(), SIGKILL);
+  lost.reset();
+  Process replaced(elastic_agent(port, false, "20", apart) + bench.command(flags));
+  const auto begin = std::chrono::steady_clock::now();
+  REQUIRE(wait_until([&] { return told_by_attempt(bench).size() > 3; }));
+  const size_t before = bench.losses().size();
+  REQUIRE(wait_until([&] { return bench.losses().size() >= before + 20; }));
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(45));  // --timeout is 60
+  ::kill(stays.pid(), SIGTERM);
+  ::kill(replaced.pid(), SIGTERM);
+  const ProcessEnd one = stays.wait(), other = replaced.wait();
+  INFO(one.out << one.err << other.out << other.err);
+  const Words events = told_by_attempt(bench);
+  REQUIRE(events.size() >= 4);
+  CHECK(Words(events.begin(), events.begin() + 4) ==
+        Words{"1 started", "1 lost", "2 resumed", "2 restarted"});
+  CHECK_THAT(one.out + other.out, !ContainsSubstring("keeps the batch"));  // there were two ranks
+}
+
+// Agents of PyTorch 2.11 to 2.15 wait for each other without end if a node joins while they share
+// their store with the ranks; the variable prevents that.
 TEST_CASE("a run goes on if a node joins torchrun", "[join][peers][long]") {
   SKIP_WITHOUT_TORCHRUN();
   const TrainBench bench;

@@ -20,9 +20,20 @@ wait_saved() { wait_until 60 has_saved; }
 # rank_process RANK VARIABLE: the process of a rank, by the variable that has its number.
 rank_process() {
   local process
-  for process in $(pgrep -f "$RUN_PATTERN"); do
+  for process in $(pgrep -x shardlens-train); do
     ! tr '\0' '\n' 2>/dev/null <"/proc/$process/environ" | grep -qx "$2=$1" || echo "$process"
   done
+}
+
+has_rank() { [ -n "$(rank_process "$@")" ]; }
+
+# kill_rank RANK VARIABLE: waits until the rank has started, and until it is gone.
+kill_rank() {
+  local process
+  wait_until 60 has_rank "$@"
+  process=$(rank_process "$@")
+  kill -9 "$process"
+  wait_until 20 test ! -e "/proc/$process"
 }
 
 job_is() { scontrol show job "$1" --oneliner | grep -qE "JobState=($2)\b"; }
