@@ -50,6 +50,9 @@ License: Apache-2.0
 Requires-Python: >=3.9
 Provides-Extra: train
 Requires-Dist: torch=={torch} ; extra == "train"
+Provides-Extra: ray
+Requires-Dist: torch=={torch} ; extra == "ray"
+Requires-Dist: ray[train]>=2.60 ; extra == "ray"
 Description-Content-Type: text/markdown
 
 {description}"""

@@ -1,0 +1,402 @@
+"""Trains on a Ray cluster. Ray Train places, watches and restarts the ranks; each of its workers
+runs one rank of `shardlens train`.
+
+    from ray.train import RunConfig, ScalingConfig
+    from shardlens.ray import ShardlensTrainer
+
+    result = ShardlensTrainer(
+        model="vit-l16", batch=32, param_dtype="bf16", epochs=90,
+        scaling_config=ScalingConfig(num_workers=(2, 8), use_gpu=True),
+        run_config=RunConfig(name="big", storage_path="/mnt/cluster_storage"),
+    ).fit()
+
+`python -m shardlens.ray train --workers 2:8 --storage DIR --name NAME -- FLAGS` does it from a shell.
+Needs `shardlens[ray]`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Iterator, Sequence
+
+from ._program import PROGRAM, ShardlensError, environment, flags_of
+
+try:
+    import ray
+    import ray.train
+    from ray.train import BackendConfig, Checkpoint, CheckpointUploadMode
+    from ray.train.backend import Backend
+    from ray.train.collective import broadcast_from_rank_zero
+    from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+except ImportError as error:
+    raise ImportError(
+        f"shardlens.ray needs Ray Train 2.60 or newer ({error}); pip install 'shardlens[ray]'"
+    ) from None
+
+__all__ = ["RankError", "ShardlensTrainer"]
+
+WRONG_USE, DOES_NOT_FIT, PREEMPTED = 2, 3, 143
+RUN = "run"  # the run's folder in Ray's folder of the experiment
+# These flags are Ray's to set.
+PLACED = ("storage", "name", "workers", "keep", "keep_by", "max_failures", "timeout_s")
+_POLL_S = 0.5
+_LAST_WORDS_S = 5.0  # the longest wait for what the other ranks record of a killed one
+
+_rank: subprocess.Popen[str] | None = None  # of this worker
+
+
+class RankError(RuntimeError):
+    """Says why a rank has failed; the message names rank, step and action."""
+
+
+@dataclass
+class _Config(BackendConfig):
+    grace_s: float = 30.0
+
+    @property
+    def backend_cls(self) -> type:
+        return _Backend
+
+
+class _Backend(Backend):
+    share_cuda_visible_devices = True  # LOCAL_RANK chooses among the GPUs of the node's ranks
+    starts = 0
+
+    def on_start(self, worker_group: Any, backend_config: _Config) -> None:
+        address = worker_group.execute_single(0, _free_address)
+        worker_group.execute(_meet_at, *address, self.starts)
+        self.starts += 1
+
+    def on_shutdown(self, worker_group: Any, backend_config: _Config) -> None:
+        """Lets the ranks save before Ray ends their workers."""
+        grace_s = backend_config.grace_s
+        saving = worker_group.execute_async(_save_and_stop, grace_s)
+        ray.wait(saving, num_returns=len(saving), timeout=grace_s + 1)
+
+
+def _free_address() -> tuple[str, int]:
+    with socket.socket() as free:
+        free.bind(("", 0))
+        return ray.util.get_node_ip_address(), free.getsockname()[1]
+
+
+def _meet_at(host: str, port: int, restarts: int) -> None:
+    os.environ.update(
+        MASTER_ADDR=host, MASTER_PORT=str(port), TORCHELASTIC_RESTART_COUNT=str(restarts)
+    )
+
+
+def _save_and_stop(grace_s: float) -> None:
+    if _rank is None or _rank.poll() is not None:
+        return
+    _rank.send_signal(signal.SIGTERM)
+    try:
+        _rank.wait(grace_s)
+    except subprocess.TimeoutExpired:
+        _rank.kill()
+
+
+def ranks_of(run: Path, workers: int) -> int:
+    """Returns how many of the workers train: all, but a run that goes on keeps its batch, which its
+    ranks must share evenly. The other workers stand by."""
+    try:
+        before = json.loads((run / "config.json").read_text())
+    except (OSError, ValueError):
+        return workers
+    accumulate = max(1, before["accumulate"])
+    samples = before["batch"] * before["workers"]  # of a micro-batch, all ranks together
+    return max(n for n in range(1, workers + 1) if samples * accumulate % (n * accumulate) == 0)
+
+
+class Reports:
+    """Knows what Ray has not been told: lines of metrics and checkpoints. The file beside the run
+    keeps that over restarts, in which a run logs the steps after its checkpoint again."""
+
+    def __init__(self, run: Path) -> None:
+        self._run = run
+        self._file = run.parent / "reported.json"
+        self._read = (0, 0)  # the file of metrics, by inode, and how much of it was read
+        try:
+            told = json.loads(self._file.read_text())
+        except (OSError, ValueError):
+            told = {"step": 0, "checkpoints": []}
+        self._step: int = told["step"]
+        self._checkpoints: list[str] = told["checkpoints"]
+
+    def new_metrics(self) -> list[dict[str, Any]]:
+        lines = [json.loads(line) for line in self._new_lines()]
+        return [line for line in lines if line["step"] > self._step]
+
+    def new_checkpoints(self) -> list[str]:
+        saved = {file.parent.name for file in self._run.glob("checkpoints/step-*/manifest.json")}
+        return sorted(saved - set(self._checkpoints))
+
+    def note(self, metrics: list[dict[str, Any]], checkpoints: list[str]) -> None:
+        if not metrics and not checkpoints:
+            return
+        self._step = max([self._step, *(line["step"] for line in metrics)])
+        self._checkpoints += checkpoints
+        temporary = self._file.with_suffix(".tmp")
+        temporary.write_text(json.dumps({"step": self._step, "checkpoints": self._checkpoints}))
+        temporary.replace(self._file)
+
+    def _new_lines(self) -> Iterator[str]:
+        try:
+            metrics = (self._run / "metrics.jsonl").open("rb")
+        except OSError:
+            return
+        with metrics:
+            inode = os.fstat(metrics.fileno()).st_ino  # another one after a resumption
+            at = self._read[1] if inode == self._read[0] else 0
+            metrics.seek(at)
+            text = metrics.read()
+        whole = text[: text.rfind(b"\n") + 1]
+        self._read = (inode, at + len(whole))
+        yield from whole.decode().splitlines()
+
+
+class _Rank:
+    """Runs one rank, and passes its output on."""
+
+    def __init__(self, flags: Sequence[str], folder: str, run: Path, ranks: int) -> None:
+        global _rank
+        place = ray.train.get_context()
+        self.rank: int = place.get_world_rank()
+        self._run = run
+        self._last_line = ""
+        first_here = self.rank - place.get_local_rank()
+        with tempfile.NamedTemporaryFile(suffix=".json", delete=False) as errors:
+            self._errors = Path(errors.name)
+        variables = {
+            "RANK": self.rank,
+            "WORLD_SIZE": ranks,
+            "LOCAL_RANK": place.get_local_rank(),
+            "LOCAL_WORLD_SIZE": min(place.get_local_world_size(), ranks - first_here),
+            "TORCHELASTIC_RUN_ID": place.get_experiment_name(),
+            "TORCHELASTIC_MAX_RESTARTS": 1,
+            "TORCHELASTIC_ERROR_FILE": errors.name,
+            "SHARDLENS_LAUNCHER": "ray",
+            "SHARDLENS_PARENT": os.getpid(),
+        }
+        self.process = subprocess.Popen(
+            [str(PROGRAM), "train", *flags, "--storage", str(run.parent), "--name", run.name],
+            env={**environment(), **{name: str(value) for name, value in variables.items()}},
+            cwd=folder if os.path.isdir(folder) else None,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+        )
+        _rank = self.process
+        self._output = threading.Thread(target=self._pass_on, daemon=True)
+        self._output.start()
+
+    def why(self, code: int) -> str:
+        """Returns what this rank says; what the others record of it, if it was killed."""
+        self._output.join(1)
+        try:
+            if self._errors.stat().st_size > 0:
+                return str(json.loads(self._errors.read_text())["message"]["message"])
+        finally:
+            self._errors.unlink(missing_ok=True)
+        if code > 0:
+            return self._last_line
+        return f"rank {self.rank} was killed by signal {-code}; {self._recorded_end()}"
+
+    def _pass_on(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._last_line = line.strip() or self._last_line
+            sys.stdout.write(line)  # Ray Train doubles what print() prints
+            sys.stdout.flush()
+
+    def _recorded_end(self) -> str:
+        last_moment = time.monotonic() + _LAST_WORDS_S
+        while time.monotonic() < last_moment:
+            for line in _lines(self._run / "events.jsonl")[-1:]:
+                event = json.loads(line)
+                if event["rank"] == self.rank:
+                    return str(event["text"])
+            time.sleep(0.2)
+        return "the other ranks have recorded nothing about it"
+
+
+def _lines(file: Path) -> list[str]:
+    try:
+        return file.read_text().splitlines()
+    except OSError:
+        return []
+
+
+def _run_worker(config: dict[str, Any]) -> dict[str, Any]:
+    """Runs one rank, or stands by. All workers report equally often: Ray's report() is a barrier."""
+    place = ray.train.get_context()
+    run = Path(config["storage"]) / place.get_experiment_name() / RUN
+    ranks = ranks_of(run, place.get_world_size())
+    rank = None
+    if place.get_world_rank() < ranks:
+        rank = _Rank(config["flags"], config["folder"], run, ranks)
+    reports = Reports(run)
+    is_first = place.get_world_rank() == 0
+    last: dict[str, Any] = {}
+    is_leaving = False
+    while True:
+        code = rank.process.poll() if rank else None
+        if rank and code not in (None, 0) and not is_leaving:
+            if code in (WRONG_USE, DOES_NOT_FIT):
+                break
+            raise RankError(rank.why(code))  # Ray ends the others and starts all again
+        news: dict[str, Any] = {}
+        if is_first:
+            news = {
+                "lines": reports.new_metrics(),
+                "saved": reports.new_checkpoints(),
+                "code": code,
+            }
+        told = broadcast_from_rank_zero(
+            {
+                "lines": len(news["lines"]),
+                "saved": news["saved"],
+                "code": code,
+            }
+            if is_first
+            else None
+        )
+        for number in range(told["lines"]):
+            last = news["lines"][number] if is_first else {}
+            ray.train.report(last)
+        for name in told["saved"]:
+            ray.train.report(
+                {**last, "saved": name},
+                checkpoint=Checkpoint(str(run / "checkpoints" / name)),
+                checkpoint_upload_mode=CheckpointUploadMode.NO_UPLOAD,
+            )
+        if is_first:
+            reports.note(news["lines"], news["saved"])
+        if told["code"] is not None and told["lines"] == 0 and not told["saved"]:
+            if told["code"] == 0 or told["code"] in (WRONG_USE, DOES_NOT_FIT):
+                break
+            # The run is saved and Ray will start it again. To return would mean that it has finished.
+            time.sleep(_POLL_S)
+        if not is_leaving and _is_leaving():
+            is_leaving = True
+            if rank:
+                rank.process.send_signal(signal.SIGTERM)
+        time.sleep(0 if told["lines"] else _POLL_S)
+    if rank is None:
+        return {"exit_code": told["code"]}
+    code = rank.process.wait()
+    if code != 0:
+        return {"exit_code": code, "why": rank.why(code)}
+    return {
+        "exit_code": 0,
+        "result": json.loads((run / "result.json").read_text()) if is_first else None,
+        "model": str(run / "model"),
+    }
+
+
+def _is_leaving() -> bool:
+    """True if Ray was told that a node will go: all save now, and Ray goes on without it."""
+    return ray.train.get_preemption_info() is not None
+
+
+class ShardlensTrainer(DataParallelTrainer):
+    """Trains with `shardlens train` on the workers of a Ray cluster.
+
+    Flags of `shardlens train --help` are keywords, as in shardlens.plan(), or words in `flags`.
+    `grace_s` says how long saving may take when Ray stops the workers.
+    """
+
+    def __init__(
+        self,
+        flags: Sequence[str] = (),
+        *,
+        scaling_config: Any,
+        run_config: Any,
+        grace_s: float = 30.0,
+        **options: object,
+    ) -> None:
+        for name in PLACED:
+            if name in options or "--" + name.replace("_", "-") in flags:
+                raise ValueError(f"{name} is Ray's to set: use ScalingConfig and RunConfig")
+        storage = str(run_config.storage_path or "")
+        if not storage or "://" in storage:
+            raise ValueError(
+                f"storage_path {storage!r}: give a folder that all nodes share, such as "
+                "/mnt/cluster_storage: the ranks write it as files"
+            )
+        words = [*flags, *flags_of(options)]
+        if "--device" not in words:
+            words += ["--device", "cuda" if scaling_config.use_gpu else "cpu"]
+        super().__init__(
+            _run_worker,
+            backend_config=_Config(grace_s=grace_s),
+            train_loop_config={
+                "flags": [*words, "--keep", "0"],  # Ray removes checkpoints
+                "folder": os.getcwd(),
+                "storage": storage,
+            },
+            scaling_config=scaling_config,
+            run_config=run_config,
+        )
+
+    def fit(self) -> Any:
+        """Trains to the end, and returns Ray's Result; its return_value has `result` (result.json)
+        and `model` (the folder of the trained model). Raises ShardlensError for wrong use and for a
+        run that does not fit, which Ray would otherwise try again."""
+        result = super().fit()
+        ended = result.return_value or {}
+        if ended.get("exit_code", 0) != 0:
+            raise ShardlensError(ended.get("why", "the run has failed"), ended["exit_code"])
+        return result
+
+
+def _workers(text: str) -> int | tuple[int, int]:
+    least, _, most = text.partition(":")
+    return (int(least), int(most)) if most else int(least)
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m shardlens.ray")
+    train = parser.add_subparsers(required=True).add_parser("train", help="train on a Ray cluster")
+    train.add_argument("--workers", type=_workers, required=True, help="N, or LEAST:MOST")
+    train.add_argument("--storage", required=True, help="a folder that all nodes share")
+    train.add_argument("--name", required=True, help="of the run; the same name goes on")
+    train.add_argument("--gpu", action="store_true", help="a GPU for each worker")
+    train.add_argument("--max-failures", type=int, default=3)
+    train.add_argument("flags", nargs="*", help="-- flags of shardlens train")
+    given = parser.parse_args(arguments)
+    try:
+        trainer = ShardlensTrainer(
+            given.flags,
+            scaling_config=ray.train.ScalingConfig(num_workers=given.workers, use_gpu=given.gpu),
+            run_config=ray.train.RunConfig(
+                name=given.name,
+                storage_path=given.storage,
+                failure_config=ray.train.FailureConfig(max_failures=given.max_failures),
+            ),
+        )
+        trainer.fit()
+    except ShardlensError as error:
+        print(f"shardlens.ray: {error}", file=sys.stderr)
+        return error.exit_code
+    except ValueError as error:
+        print(f"shardlens.ray: {error}", file=sys.stderr)
+        return WRONG_USE
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
