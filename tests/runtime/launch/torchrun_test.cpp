@@ -167,7 +167,7 @@ TEST_CASE("a run goes on if torchrun loses a node", "[join][peers][long]") {
   }
 }
 
-// The agent that stayed has counted a restart, which the one that replaces the other has not.
+// The agent that stayed has counted a restart; the one that replaces the other counts from 0.
 TEST_CASE("a run goes on if an agent of torchrun is replaced", "[join][peers][long]") {
   SKIP_WITHOUT_TORCHRUN();
   const TrainBench bench;
