@@ -10,7 +10,7 @@ runs one rank of `shardlens train`.
         run_config=RunConfig(name="big", storage_path="/mnt/cluster_storage"),
     ).fit()
 
-`python -m shardlens.ray train --workers 2:8 --storage DIR --name NAME -- FLAGS` does it from a shell.
+From a shell: `python -m shardlens.ray train --workers 2:8 --storage DIR --name NAME -- FLAGS`.
 Needs `shardlens[ray]`.
 """
 
@@ -49,7 +49,7 @@ __all__ = ["RankError", "ShardlensTrainer"]
 WRONG_USE, DOES_NOT_FIT, PREEMPTED = 2, 3, 143
 RUN = "run"  # the run's folder in Ray's folder of the experiment
 # These flags are Ray's to set.
-PLACED = ("storage", "name", "workers", "keep", "keep_by", "max_failures", "timeout_s")
+PLACED = ("storage", "name", "workers", "keep", "keep_by", "max_failures")
 _POLL_S = 0.5
 _LAST_WORDS_S = 5.0  # the longest wait for what the other ranks record of a killed one
 
@@ -126,7 +126,7 @@ class Reports:
     def __init__(self, run: Path) -> None:
         self._run = run
         self._file = run.parent / "reported.json"
-        self._read = (0, 0)  # the file of metrics, by inode, and how much of it was read
+        self._read = (0, 0)  # the file of metrics, by inode, and how many bytes were read
         try:
             told = json.loads(self._file.read_text())
         except (OSError, ValueError):
@@ -204,7 +204,7 @@ class _Rank:
         self._output.start()
 
     def why(self, code: int) -> str:
-        """Returns what this rank says; what the others record of it, if it was killed."""
+        """Returns what this rank says, or what the others have recorded if it was killed."""
         self._output.join(1)
         try:
             if self._errors.stat().st_size > 0:
@@ -241,7 +241,7 @@ def _lines(file: Path) -> list[str]:
 
 
 def _run_worker(config: dict[str, Any]) -> dict[str, Any]:
-    """Runs one rank, or stands by. All workers report equally often: Ray's report() is a barrier."""
+    """Runs one rank, or stands by. All workers report as often: Ray's report() is a barrier."""
     place = ray.train.get_context()
     run = Path(config["storage"]) / place.get_experiment_name() / RUN
     ranks = ranks_of(run, place.get_world_size())
@@ -288,7 +288,7 @@ def _run_worker(config: dict[str, Any]) -> dict[str, Any]:
         if told["code"] is not None and told["lines"] == 0 and not told["saved"]:
             if told["code"] == 0 or told["code"] in (WRONG_USE, DOES_NOT_FIT):
                 break
-            # The run is saved and Ray will start it again. To return would mean that it has finished.
+            # The run is saved, and Ray will start it again. To return would say that it is finished.
             time.sleep(_POLL_S)
         if not is_leaving and _is_leaving():
             is_leaving = True
