@@ -54,6 +54,7 @@ _POLL_S = 0.5
 _LAST_WORDS_S = 5.0  # the longest wait for what the other ranks record of a killed one
 
 _rank: subprocess.Popen[str] | None = None  # of this worker
+_is_stopped = False  # Ray ends this worker
 
 
 class RankError(RuntimeError):
@@ -98,6 +99,8 @@ def _meet_at(host: str, port: int, restarts: int) -> None:
 
 
 def _save_and_stop(grace_s: float) -> None:
+    global _is_stopped
+    _is_stopped = True
     if _rank is None or _rank.poll() is not None:
         return
     _rank.send_signal(signal.SIGTERM)
@@ -254,6 +257,7 @@ def _run_worker(config: dict[str, Any]) -> dict[str, Any]:
     is_leaving = False
     while True:
         code = rank.process.poll() if rank else None
+        is_leaving = is_leaving or _is_stopped
         if rank and code not in (None, 0) and not is_leaving:
             if code in (WRONG_USE, DOES_NOT_FIT):
                 break
