@@ -117,6 +117,7 @@ int main(int argc, char** argv) {
   return run_program("shardlens record", [&] {
     const RecordOptions options = parse_record_options({argv + 1, argv + argc});
     if (options.help) return fmt::print("{}", record_help()), 0;
+    if (options.lists_levers) return fmt::print("{}", lever_list()), 0;
     return record(options);
   });
 }

@@ -7,11 +7,9 @@
 #include <cmath>
 #include <cstdio>
 #include <numeric>
-#include <thread>
 #include <tuple>
 #include <utility>
 
-#include "base/process/host_limits.h"
 #include "base/units.h"
 #include "profiler/record/recorded_run.h"
 
@@ -42,15 +40,6 @@ bool takes_more(const JudgedRank& one, const JudgedRank& other) {
     return std::tuple(rank.verdict.is_out_of_memory, taken.device_bytes(), taken.allocated_bytes);
   };
   return key(one) > key(other);
-}
-
-/// Returns how many processes as large as the largest one of a run fit this host.
-int jobs_for(int64_t host_bytes) {
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  const auto available = available_host_bytes();
-  if (!available || host_bytes <= 0) return 1;
-  const int64_t fit = *available / (host_bytes + host_bytes / 4);
-  return static_cast<int>(std::clamp<int64_t>(fit, 1, cores));
 }
 
 class Session {

@@ -179,7 +179,7 @@ RecordOptions parse_record_options(const Words& arguments) {
   if (dashes != arguments.end()) options.command.assign(dashes + 1, arguments.end());
   CLI::App app;
   app.set_help_flag();
-  std::string device(kCuda), capacity, beside, ranks, routing;
+  std::string device(kCuda), capacity, beside, ranks, routing, with;
   app.add_flag("--help,-h", options.help);
   app.add_option("--device", device);
   app.add_option("--capacity", capacity);
@@ -192,6 +192,8 @@ RecordOptions parse_record_options(const Words& arguments) {
   app.add_option("--timeout", options.timeout_s)->check(CLI::PositiveNumber);
   app.add_option("--routing", routing);
   app.add_option("--true", options.true_at)->allow_extra_args(false);
+  app.add_option("--with", with);
+  app.add_flag("--levers", options.lists_levers);
   app.add_option("--out", options.out);
   try {
     std::ranges::reverse(flags);  // CLI11 takes the last argument first
@@ -200,7 +202,7 @@ RecordOptions parse_record_options(const Words& arguments) {
     throw std::invalid_argument(
         fmt::format("{}; the command comes after --, see --help", error.what()));
   }
-  if (options.help) return options;
+  if (options.help || options.lists_levers) return options;
   if (options.command.empty()) {
     throw std::invalid_argument("no command; give it after --, such as -- python train.py");
   }
@@ -214,10 +216,12 @@ RecordOptions parse_record_options(const Words& arguments) {
     expect_null_device("--gpus-per-node", options.gpus_per_node.has_value());
     expect_null_device("--routing", !routing.empty());
     expect_null_device("--true", !options.true_at.empty());
+    expect_null_device("--with", !with.empty());
   }
   options.beside_bytes = parse_beside(beside);
   if (!routing.empty()) options.routing = parse_routing(routing);
   if (!ranks.empty()) options.ranks = parse_ranks(ranks);
+  if (!with.empty()) options.levers = parse_levers(with);
   check_world(options);
   check_nodes(options);
   check_places(options.true_at);
@@ -248,7 +252,10 @@ std::string record_help() {
          "                     share, or worst: this rank's experts get all tokens\n"
          "  --true FILE:LINE   if the program branches there on a tensor whose value is unknown,\n"
          "                     it is True, not False; a number that it reads there is 1, not 0;\n"
-         "                     FILE:LINE:N starts at the Nth time; may be repeated\n\n"
+         "                     FILE:LINE:N starts at the Nth time; may be repeated\n"
+         "  --with LEVERS      change the program from outside, as an edit would: recompute,\n"
+         "                     offload, optimizer=fused, ...; several are separated by commas\n"
+         "  --levers           list all levers and what each does, and record nothing\n\n"
          "If the command uses torchrun or torch.multiprocessing.spawn, they set the world size.\n\n"
          "Exit code: 0 if the program fits the GPU, 3 if it does not (also if memory ran out,\n"
          "however the program ended), 4 if it fits only with allocator retries, 5 if nothing was\n"

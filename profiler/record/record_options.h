@@ -8,6 +8,7 @@
 
 #include "base/device.h"
 #include "profiler/record/known/routing.h"
+#include "profiler/record/levers.h"
 
 namespace shardlens::profiler {
 
@@ -30,6 +31,9 @@ struct RecordOptions {
   std::optional<double> timeout_s;
   std::vector<std::string> true_at;  // "train.py:30": tensors of the null device are True there
   Routing routing;                   // how tokens choose experts if scores are not known
+  std::vector<Lever> levers;         // changes to the program
+  bool looks = false;                // also finds out which levers apply
+  bool lists_levers = false;         // prints a list of all levers, and records nothing
   std::string out;                   // folder of the run
   std::string log;                   // the program's output goes there; empty: where ours goes
   std::vector<std::string> command;  // not empty

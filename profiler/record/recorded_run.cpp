@@ -15,12 +15,15 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 
+#include "base/process/host_limits.h"
 #include "base/process/installation.h"
 #include "profiler/exchange/import_history.h"
 #include "profiler/null_device/null_device.h"
 #include "profiler/null_device/outside_figures.h"
+#include "profiler/record/lever_sites.h"
 
 namespace shardlens::profiler {
 
@@ -56,6 +59,11 @@ std::string own_name() {
   return name;
 }
 
+/// Returns the folder of the objects that ranks send each other.
+std::string messages_in(const RecordOptions& options) {
+  return fs::absolute(fs::path(options.out) / ("messages-" + own_name())).string();
+}
+
 /// Returns the ending of the files in which a process claims the rank whose recording it makes.
 std::string claim_of(const RecordOptions& options) {
   return fmt::format(".claim-{}-{}", own_name(), options.rank.value_or(0));
@@ -66,6 +74,12 @@ std::string claim_of(const RecordOptions& options) {
 template <class Value>
 nlohmann::json or_null(const std::optional<Value>& value) {
   return value ? nlohmann::json(*value) : nlohmann::json();
+}
+
+nlohmann::json levers_json(const std::vector<Lever>& levers) {
+  nlohmann::json json = nlohmann::json::object();
+  for (const Lever& lever : levers) json[lever.name] = lever.value;
+  return json;
 }
 
 std::string options_json(const RecordOptions& options, const PythonProgram& program,
@@ -91,6 +105,8 @@ std::string options_json(const RecordOptions& options, const PythonProgram& prog
       {"true_at", options.true_at},
       {"routing", static_cast<int>(options.routing.kind)},
       {"routing_factor", options.routing.factor},
+      {"levers", levers_json(options.levers)},
+      {"look", options.looks},
       {"command", options.command}};
   return json.dump();
 }
@@ -289,6 +305,19 @@ std::vector<fs::path> claimed_recordings(const fs::path& profiles, const std::st
   return recordings;
 }
 
+/// Removes the recordings of a program to which a lever does not apply: they would claim a change
+/// that was not made.
+void drop_if_idle(const RecordOptions& options, RecordedRun& run) {
+  const Problem idle = idle_lever(options.levers, run.accounts, run.end.is_failure());
+  if (!idle) return;
+  for (const fs::path& recording : run.recordings) {
+    fs::remove(recording);
+    fs::remove(fs::path(recording).replace_extension(".json"));
+  }
+  run.recordings.clear();
+  run.accounts.told.insert(run.accounts.told.begin(), {.what = "refused", .text = *idle});
+}
+
 /// A running command and its options.
 struct StartedCommand {
   RecordOptions options;
@@ -299,7 +328,6 @@ struct StartedCommand {
 struct Starter {
   const PythonProgram& program;
   const RecordFiles& files;
-  const std::string& messages;
   AwaitedSignals signals = {};
 
   StartedCommand start(const RecordOptions& options) const {
@@ -311,7 +339,7 @@ struct Starter {
     if (child < 0) throw std::runtime_error("no process could be started for the command");
     if (child == 0) {
       if (!options.log.empty()) print_into(options.log);
-      set_environment(options, program, files, claim, messages);
+      set_environment(options, program, files, claim, messages_in(options));
       exec_recorded(options, signals.previous_mask());
     }
     return {.options = options, .claim = claim, .command = Command(child, options.timeout_s)};
@@ -325,10 +353,38 @@ struct Starter {
     const fs::path profiles = profiles_of(started.options);
     record_histories(profiles, started.claim, run.accounts);
     run.recordings = claimed_recordings(profiles, started.claim);
+    drop_if_idle(started.options, run);
     forget(started.options, started.claim);
     return run;
   }
 };
+
+/// Runs commands, up to `jobs` at once, and calls `ended` after each. Returns false if it was
+/// interrupted: it starts no more then.
+bool run_all(const Starter& starter, const std::vector<RecordOptions>& all, int jobs,
+             const std::function<void(const StartedCommand&)>& ended) {
+  auto waiting = all.begin();
+  std::vector<StartedCommand> running;
+  bool goes_on = true;
+  while (!running.empty() || (goes_on && waiting != all.end())) {
+    while (goes_on && waiting != all.end() && running.size() < static_cast<size_t>(jobs)) {
+      running.push_back(starter.start(*waiting++));
+    }
+    if (const auto signal = starter.signals.next()) {
+      goes_on = false;
+      for (StartedCommand& one : running) one.command.pass_on(*signal);
+    }
+    for (auto one = running.begin(); one != running.end();) {
+      if (!one->command.has_ended()) {
+        ++one;
+        continue;
+      }
+      ended(*one);
+      one = running.erase(one);
+    }
+  }
+  return goes_on;
+}
 
 RecordOptions as_rank(RecordOptions options, int rank) {
   const fs::path logs = fs::path(options.out) / "logs";
@@ -342,20 +398,17 @@ RecordOptions as_rank(RecordOptions options, int rank) {
 
 RecordedRuns::RecordedRuns(const RecordOptions& options, const PythonProgram& program,
                            const RecordFiles& files)
-    : options_(options),
-      program_(program),
-      files_(files),
-      messages_(fs::absolute(fs::path(options.out) / ("messages-" + own_name())).string()) {
+    : options_(options), program_(program), files_(files) {
   if (!options.is_attached()) preload_of(files.stubs);  // throws here, not in a child
 }
 
 RecordedRuns::~RecordedRuns() {
   std::error_code a_process_still_writes;
-  fs::remove_all(messages_, a_process_still_writes);
+  fs::remove_all(messages_in(options_), a_process_still_writes);
 }
 
 RecordedRun RecordedRuns::run() {
-  const Starter starter{.program = program_, .files = files_, .messages = messages_};
+  const Starter starter{.program = program_, .files = files_};
   StartedCommand started = starter.start(options_);
   while (!started.command.has_ended()) {
     if (const auto signal = starter.signals.next()) started.command.pass_on(*signal);
@@ -364,29 +417,32 @@ RecordedRun RecordedRuns::run() {
 }
 
 bool RecordedRuns::run_as(const std::vector<int>& ranks, int jobs, const EndListener& ended) {
-  const Starter starter{.program = program_, .files = files_, .messages = messages_};
-  std::vector<int> waiting(ranks.rbegin(), ranks.rend());
-  std::vector<StartedCommand> running;
-  bool goes_on = true;
-  while (!running.empty() || (goes_on && !waiting.empty())) {
-    while (goes_on && !waiting.empty() && running.size() < static_cast<size_t>(jobs)) {
-      running.push_back(starter.start(as_rank(options_, waiting.back())));
-      waiting.pop_back();
-    }
-    if (const auto signal = starter.signals.next()) {
-      goes_on = false;
-      for (StartedCommand& one : running) one.command.pass_on(*signal);
-    }
-    for (auto one = running.begin(); one != running.end();) {
-      if (!one->command.has_ended()) {
-        ++one;
-        continue;
-      }
-      ended(*one->options.rank, Starter::finish(*one));
-      one = running.erase(one);
-    }
-  }
-  return goes_on;
+  std::vector<RecordOptions> all;
+  for (const int rank : ranks) all.push_back(as_rank(options_, rank));
+  const Starter starter{.program = program_, .files = files_};
+  return run_all(starter, all, jobs, [&](const StartedCommand& one) {
+    ended(*one.options.rank, Starter::finish(one));
+  });
+}
+
+int jobs_for(int64_t host_bytes) {
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const auto available = available_host_bytes();
+  if (!available || host_bytes <= 0) return 1;
+  const int64_t fit = *available / (host_bytes + host_bytes / 4);
+  return static_cast<int>(std::clamp<int64_t>(fit, 1, cores));
+}
+
+bool run_programs(const std::vector<RecordOptions>& all, const PythonProgram& program,
+                  const RecordFiles& files, int jobs, const ProgramListener& ended) {
+  if (!all.empty()) preload_of(files.stubs);  // throws here, not in a child
+  const Starter starter{.program = program, .files = files};
+  return run_all(starter, all, jobs, [&](const StartedCommand& one) {
+    const RecordedRun run = Starter::finish(one);
+    std::error_code a_process_still_writes;
+    fs::remove_all(messages_in(one.options), a_process_still_writes);
+    ended(one.options, run);
+  });
 }
 
 }  // namespace shardlens::profiler

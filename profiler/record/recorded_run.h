@@ -46,7 +46,16 @@ class RecordedRuns {
   const RecordOptions& options_;
   const PythonProgram& program_;
   const RecordFiles& files_;
-  std::string messages_;
 };
+
+/// Returns how many processes as large as the largest one of a run fit this host.
+int jobs_for(int64_t host_bytes);
+
+using ProgramListener = std::function<void(const RecordOptions& options, const RecordedRun& run)>;
+
+/// Runs commands that have nothing to do with each other, each into its own folder, up to `jobs` at
+/// once, and calls `ended` after each. Returns false if it was interrupted: it starts no more then.
+bool run_programs(const std::vector<RecordOptions>& all, const PythonProgram& program,
+                  const RecordFiles& files, int jobs, const ProgramListener& ended);
 
 }  // namespace shardlens::profiler

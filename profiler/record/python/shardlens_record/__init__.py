@@ -13,6 +13,8 @@ SHARDLENS_RECORD is the JSON that the command wrote (profiler/record/recorded_ru
   steps       the optimizer step to end after, or null: none
   routing     how tokens choose experts, and routing_factor, as shardlens_set_routing takes them
   true_at     where unknown tensors that the program decides by are True, as "train.py:30"
+  levers      what --with changes (levers/), as {"recompute": "full"}
+  look        True: find out which levers apply, and change nothing
   command     the user's command
   asked_for   for a process that is not recorded but run for its messages: the file that says which
               message is wanted, and the process that wants it (absent.py)
@@ -64,7 +66,7 @@ def _changes():
 
 
 def wait_for_pytorch():
-    from . import absent, account, imports, missing_calls, ranks
+    from . import absent, account, imports, levers, missing_calls, ranks
 
     account.begin()
     if ASKED_FOR:
@@ -73,4 +75,8 @@ def wait_for_pytorch():
         ranks.give_gpus_to_launcher()
         ranks.settle_under_deepspeed()
         missing_calls.watch_extensions()
-    imports.change_when_executed(_changes())
+    imports.change_when_executed(_joined(_changes(), levers.changes()))
+
+
+def _joined(changes, more):
+    return {name: [*changes.get(name, []), *more.get(name, [])] for name in changes | more}

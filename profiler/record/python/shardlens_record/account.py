@@ -12,7 +12,7 @@ import time
 from . import ASKED_FOR, OPTIONS
 from .guards import describe, in_one_line
 
-_OURS = os.path.dirname(os.path.abspath(__file__))
+OURS = os.path.dirname(os.path.abspath(__file__))
 _OUT_OF_MEMORY = ("CUDA out of memory", "CUDA error: out of memory", "failure 2 'out of memory'",
                   "CUBLAS_STATUS_ALLOC_FAILED")
 _once = set()
@@ -42,7 +42,7 @@ def tell_once(what, text=""):
 # --- uncaught errors ------------------------------------------------------------------------------
 
 
-def _libraries():
+def libraries():
     paths = sysconfig.get_paths()
     return tuple(paths[name] + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
@@ -51,7 +51,7 @@ def _place(error):
     """Returns where the program's own code raised the error, such as "train.py:30"."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{os.path.basename(error.filename)}:{error.lineno}"
-    others = (*_libraries(), _OURS, "<frozen")
+    others = (*libraries(), OURS, "<frozen")
     pytorch = f"{os.sep}torch{os.sep}"
     places, trace = [], error.__traceback__
     while trace is not None:

@@ -16,6 +16,7 @@ import weakref
 from . import (IS_ATTACHED, OPTIONS, account, bounds, counters, cudnn, experts, groups, history,
                library, ranks, values)
 from .guards import describe, doubts, guarded, replace, say
+from .levers import sites
 
 # These are numbers of profiler/recording/profile.h.
 PARAMETER_SHARD, GRADIENT_SHARD, OPTIMIZER_STATE, GRADIENT = 0, 1, 2, 5
@@ -149,7 +150,7 @@ def _open(torch, world_size, local_rank):
         "device": OPTIONS["device"],
         "notice": NOTICE,
         "libraries": f"PyTorch {torch.__version__}\nPython {sys.version.split()[0]}\n",
-        "config": json.dumps({"command": OPTIONS["command"]}),
+        "config": json.dumps({"command": OPTIONS["command"]} | sites.in_header()),
         "rank": _Recording.rank,
         "world_size": world_size,
         "gpu": min(local_rank, torch._C._cuda_getDeviceCount() - 1),

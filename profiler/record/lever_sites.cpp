@@ -1,0 +1,72 @@
+#include "profiler/record/lever_sites.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/strict_json.h"
+
+namespace shardlens::profiler {
+
+namespace {
+
+std::optional<nlohmann::json> told_of_lever(const AccountEntry& told, std::string_view what) {
+  if (told.what != what) return std::nullopt;
+  auto json = find_json(told.text);
+  if (!json || !json->is_object()) return std::nullopt;
+  return json;
+}
+
+/// Returns why the lever cannot act, as the program's processes wrote down.
+Problem obstacle_to(const Lever& lever, const Accounts& accounts) {
+  for (const AccountEntry& told : accounts.told) {
+    const auto json = told_of_lever(told, "lever_cannot");
+    if (json && text_in(*json, "lever") == lever.name) return text_in(*json, "why").value_or("");
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<LeverSite> lever_sites(const Accounts& accounts) {
+  std::vector<LeverSite> sites;
+  for (const AccountEntry& told : accounts.told) {
+    const auto json = told_of_lever(told, "lever");
+    if (!json) continue;
+    const LeverSite site{.lever = text_in(*json, "lever").value_or(""),
+                         .now = text_in(*json, "now"),
+                         .value = text_in(*json, "value"),
+                         .code = text_in(*json, "code").value_or(""),
+                         .where = text_in(*json, "where").value_or("")};
+    if (std::ranges::find(sites, site) == sites.end()) sites.push_back(site);
+  }
+  return sites;
+}
+
+bool acts_at(const LeverSite& site, const Lever& lever) {
+  return site.lever == lever.name && site.now != lever.value &&
+         (!site.value || *site.value == lever.value);
+}
+
+Problem why_not(const Lever& lever, const Accounts& accounts) {
+  if (Problem why = obstacle_to(lever, accounts)) return why;
+  const LeverSite* done = nullptr;
+  const std::vector<LeverSite> sites = lever_sites(accounts);
+  for (const LeverSite& site : sites) {
+    if (acts_at(site, lever)) return std::nullopt;
+    if (site.lever == lever.name && site.now == lever.value) done = &site;
+  }
+  if (done != nullptr) return fmt::format("the program does that already ({})", done->where);
+  return fmt::format("it applies {}", lever_info(lever.name).applies);
+}
+
+Problem idle_lever(const std::vector<Lever>& levers, const Accounts& accounts, bool has_failed) {
+  for (const Lever& lever : levers) {
+    const Problem why = has_failed ? obstacle_to(lever, accounts) : why_not(lever, accounts);
+    if (why) return fmt::format("{} does not apply: {}", lever_text(lever), *why);
+  }
+  return std::nullopt;
+}
+
+}  // namespace shardlens::profiler

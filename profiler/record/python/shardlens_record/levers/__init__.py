@@ -1,0 +1,66 @@
+"""Levers: changes to the program that `shardlens record --with` makes from outside, each as if the
+program had been edited by hand. profiler/record/levers.cpp says which there are, and what each stands
+for in code. A lever acts when a library is imported or one of its functions called, and notes where
+(sites.py); one that has acted nowhere makes the recording fail."""
+
+import functools
+
+from ..guards import guarded
+from ..guards import guarded
+from . import allocator, data, forward, optimizers, recompute, sharding, sites, trainers
+
+_AT_OPTIMIZER = ("recompute", "activations", "autocast", "compile", "step-in-backward", "empty-cache",
+                 "batch")
+
+
+def _apply_to_models(torch, optimizer):
+    def is_wanted(lever):
+        return sites.is_wanted(lever) and not (trainers.is_used and lever in trainers.HANDLED)
+
+    if is_wanted("recompute"):
+        recompute.apply(torch, optimizer)
+    if any(map(is_wanted, ("activations", "autocast", "compile"))):
+        forward.apply(torch, optimizer, is_wanted)
+    optimizers.after_made(torch, optimizer, is_wanted)
+    if is_wanted("batch"):
+        data.accumulate(optimizer)
+
+
+def _watch_torch(torch):
+    """The models of a program are complete when it makes its optimizer: then levers act on them."""
+
+    def making(inner):
+        @functools.wraps(inner)
+        def init(self, *args, **kwargs):
+            inner(self, *args, **kwargs)
+            if not optimizers.is_own():
+                apply(torch, self)
+
+        return init
+
+    apply = _apply_to_models
+    if not sites.PULLED:  # a program that is only looked at goes on as if it were not
+        apply = guarded("some levers that apply may not be known")(apply)
+    optimizers.watch(torch)
+    forward.watch(torch)
+    torch.cuda._lazy_call(allocator.tell)
+    if sites.is_wanted(*_AT_OPTIMIZER):
+        sites.replace(torch.optim.Optimizer, "__init__", making)
+
+
+def changes():
+    """Returns, by a module's name, the functions that change it once it has been executed."""
+    if not sites.PULLED and not sites.LOOKS:
+        return {}
+    allocator.begin()
+    return {
+        "torch": [_watch_torch],
+        "torch.nn.functional": [forward.watch_attention],
+        "torch.nn.parallel.distributed": [sharding.watch_ddp],
+        "torch.utils.checkpoint": [recompute.watch] if sites.is_wanted("recompute") else [],
+        "torch.utils.data.dataloader": [data.watch],
+        "torch.distributed.fsdp._fully_shard._fully_shard": [sharding.watch_fully_shard],
+        "torch.distributed.fsdp.fully_sharded_data_parallel": [sharding.watch_fsdp1],
+        "transformers.training_args": [trainers.watch_arguments],
+        "transformers.modeling_utils": [trainers.watch_models],
+    }

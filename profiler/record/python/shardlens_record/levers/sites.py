@@ -1,0 +1,106 @@
+"""Finds the places of the program where a lever acts, and writes them into the process's account: with
+a lever pulled, `shardlens record` learns from there that it acted; with `look`, which levers apply."""
+
+import functools
+import json
+import os
+import sys
+
+from .. import OPTIONS, account
+from ..guards import in_one_line
+
+PULLED = OPTIONS.get("levers") or {}
+LOOKS = bool(OPTIONS.get("look"))
+_MOST_PLACES = 40  # of one lever
+
+_told = set()
+
+
+def is_wanted(*levers):
+    """Returns True if the program must be watched for one of these levers."""
+    return LOOKS or any(lever in PULLED for lever in levers)
+
+
+@functools.cache
+def _other_code():
+    """Returns what the paths of code begin with that is not the program's own."""
+    torch = getattr(sys.modules.get("torch"), "__file__", None)
+    of_torch = [os.path.dirname(torch) + os.sep] if torch else []
+    return (*account.libraries(), *of_torch, account.OURS, "<")
+
+
+def _place():
+    """Returns where the program's own code is, such as "/home/me/train.py:30"; "" if there is none."""
+    others = _other_code()
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith(others):
+            return in_one_line(f"{os.path.abspath(name)}:{frame.f_lineno}")
+        frame = frame.f_back
+    return ""
+
+
+def _tell(what, lever, **more):
+    text = json.dumps({"lever": lever, **more})
+    key = (os.getpid(), what, lever)
+    if (key, text) in _told or sum(told[0] == key for told in _told) >= _MOST_PLACES:
+        return
+    _told.add((key, text))
+    account.tell(what, text)
+
+
+def at(lever, code, now=None, value=None):
+    """Notes that the program is at a place where the lever acts. `code` is what one would write there,
+    with VALUE for the value; `now` is the value in use, if it is one of the lever's; `value` limits the
+    place to one value. Returns the value to apply, or None: the place stays as it is."""
+    wanted = PULLED.get(lever)
+    if wanted is not None and value is not None and wanted != value:
+        return None
+    if wanted is not None or LOOKS:
+        shown = code.replace("VALUE", wanted or "VALUE")
+        _tell("lever", lever, code=shown, now=now, value=value, where=_place())
+    return None if wanted == now else wanted
+
+
+def cannot(lever, why):
+    """Notes why a lever cannot act in this program: a run that pulls it is not recorded."""
+    if is_wanted(lever):
+        _tell("lever_cannot", lever, why=in_one_line(why))
+
+
+def replace(owner, name, wrap):
+    """Replaces owner.name with wrap(owner.name), once, whatever the recorder has replaced before."""
+    inner = getattr(owner, name)
+    if getattr(inner, "of_lever", False):
+        return
+    outer = wrap(inner)
+    outer.of_lever = True
+    setattr(owner, name, outer)
+
+
+def named_dtype(torch, name):
+    return {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[name]
+
+
+def name_of_dtype(torch, dtype):
+    names = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
+    return names.get(dtype)
+
+
+def in_header():
+    """Returns the part of a recording's configuration that names the levers that were pulled."""
+    return {"levers": PULLED} if PULLED else {}
+
+
+class Own:
+    """Tells whether code runs that a lever has called, which a lever must not change again."""
+
+    def __init__(self):
+        self.depth = 0
+
+    def __enter__(self):
+        self.depth += 1
+
+    def __exit__(self, *_):
+        self.depth -= 1
