@@ -13,7 +13,8 @@ add_custom_target(programs DEPENDS ${tools})
 if(NOT SHARDLENS_LIBTORCH)
   return()
 endif()
-install(TARGETS shardlens-record shardlens-check-gpu RUNTIME DESTINATION bin COMPONENT tools)
+set(recording shardlens-record shardlens-advise shardlens-check-gpu shardlens-solve shardlens-sweep)
+install(TARGETS ${recording} RUNTIME DESTINATION bin COMPONENT tools)
 set(linked shardlens-train shardlens-infer)
 install(TARGETS ${linked} RUNTIME DESTINATION bin COMPONENT linked)
 install(TARGETS ${linked} RUNTIME DESTINATION ${home}/bin COMPONENT portable EXCLUDE_FROM_ALL)
@@ -21,7 +22,7 @@ foreach(name IN LISTS linked)
   install(PROGRAMS "$<TARGET_FILE:shardlens-with-libtorch>" DESTINATION bin RENAME ${name}
           COMPONENT portable EXCLUDE_FROM_ALL)
 endforeach()
-add_dependencies(programs ${linked} shardlens-record shardlens-check-gpu shardlens-with-libtorch shardlens_null_stubs)
+add_dependencies(programs ${linked} ${recording} shardlens-with-libtorch shardlens_null_stubs)
 # The programs that .setup/demo runs: a new user should wait for no others.
 add_custom_target(demo DEPENDS shardlens shardlens-train shardlens-plan shardlens-profile shardlens-view
                                shardlens_null_stubs)

@@ -1,0 +1,42 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "base/process/installation.h"
+#include "base/process/program.h"
+#include "profiler/record/python_program.h"
+#include "profiler/record/record_verdict.h"
+#include "profiler/record/recorder_files.h"
+#include "profiler/record/search/advise.h"
+
+namespace {
+
+using namespace shardlens;
+using namespace shardlens::profiler;
+
+int exit_code_of(const Advice& advice) {
+  if (advice.base.outcome != Outcome::measured) return kNotRecorded;
+  if (advice.base.fits(advice.fit_bytes) || advice.best() != nullptr) return 0;
+  return advice.was_interrupted ? kNotRecorded : kDoesNotFit;
+}
+
+int run(const AdviseOptions& options) {
+  const PythonProgram program = find_python(options.record.command);
+  const RecordFiles files =
+      recorder_for(program, support_folder("record"), CudaProvider::null_device);
+  if (files.doubt) fmt::print(stderr, "shardlens advise: {}\n", *files.doubt);
+  VariantRunner runner("advise", program, files);
+  const Advice advice = advise(options, runner);
+  print_output(options.prints_json ? advice_json(options, advice) : advice_text(options, advice));
+  return exit_code_of(advice);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_program("shardlens advise", [&] {
+    const AdviseOptions options = parse_advise_options({argv + 1, argv + argc});
+    if (options.help) return fmt::print("{}", advise_help()), 0;
+    return run(options);
+  });
+}

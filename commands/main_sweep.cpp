@@ -1,0 +1,42 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "base/process/installation.h"
+#include "base/process/program.h"
+#include "profiler/record/python_program.h"
+#include "profiler/record/record_verdict.h"
+#include "profiler/record/recorder_files.h"
+#include "profiler/record/search/solve.h"
+
+namespace {
+
+using namespace shardlens;
+using namespace shardlens::profiler;
+
+bool is_known(const SweptRun& run) {
+  return run.result.outcome == Outcome::measured || run.result.outcome == Outcome::out_of_memory;
+}
+
+int run(const SweepOptions& options) {
+  const PythonProgram program = find_python(options.record.command);
+  const RecordFiles files =
+      recorder_for(program, support_folder("record"), CudaProvider::null_device);
+  if (files.doubt) fmt::print(stderr, "shardlens sweep: {}\n", *files.doubt);
+  VariantRunner runner("sweep", program, files);
+  const std::vector<SweptRun> runs = sweep(options, runner);
+  print_output(options.prints_json ? sweep_json(options, runs) : sweep_text(options, runs));
+  const bool is_whole = !runner.was_interrupted() && std::ranges::all_of(runs, is_known);
+  return is_whole ? 0 : kNotRecorded;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_program("shardlens sweep", [&] {
+    const SweepOptions options = parse_sweep_options({argv + 1, argv + argc});
+    if (options.help) return fmt::print("{}", sweep_help()), 0;
+    return run(options);
+  });
+}

@@ -1,0 +1,56 @@
+// Finds the cheapest levers with which a program fits a GPU, by running it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "profiler/record/search/variants.h"
+
+namespace shardlens::profiler {
+
+struct AdviseOptions {
+  bool help = false;
+  bool prints_json = false;
+  RecordOptions record;       // of the program as it is
+  int64_t fit_bytes = 0;      // of the GPU that it is to fit
+  std::vector<Lever> wanted;  // only these are tried; empty: those of the table
+  size_t most_levers = 3;     // in one set
+};
+
+/// Parses `arguments`, without the program's name. Throws std::invalid_argument.
+AdviseOptions parse_advise_options(const std::vector<std::string>& arguments);
+std::string advise_help();
+
+/// Says why a lever was not tried.
+struct NotTried {
+  Lever lever;
+  std::string why;
+};
+
+struct Advice {
+  int64_t fit_bytes = 0;
+  VariantResult base;                    // the program as it is
+  std::vector<VariantResult> tried;      // sets of levers, the cheapest that fits first
+  std::vector<NotTried> not_applicable;  // with the reason
+  bool is_complete = false;  // all cheaper sets of up to `most_levers` that helped were run
+  size_t most_levers = 0;
+  bool was_interrupted = false;
+  size_t left_out = 0;  // sets that were to be run when it was interrupted
+
+  /// Returns the cheapest set that fits, or null.
+  const VariantResult* best() const;
+};
+
+/// Returns what a set of levers costs, to compare it with others.
+int cost_of(const std::vector<Lever>& levers);
+
+/// Runs the program as it is, with each lever that applies, and with sets of those that helped, the
+/// cheapest first, until one fits.
+Advice advise(const AdviseOptions& options, VariantRunner& runner);
+
+std::string advice_text(const AdviseOptions& options, const Advice& advice);
+std::string advice_json(const AdviseOptions& options, const Advice& advice);
+
+}  // namespace shardlens::profiler

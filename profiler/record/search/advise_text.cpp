@@ -1,0 +1,189 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <nlohmann/json.hpp>
+
+#include "base/gpus.h"
+#include "base/strict_json.h"
+#include "base/units.h"
+#include "profiler/record/search/advise.h"
+
+namespace shardlens::profiler {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string shell_word(const std::string& word) {
+  const bool is_plain = !word.empty() && std::ranges::all_of(word, [](unsigned char c) {
+    return std::isalnum(c) != 0 ||
+           std::string_view("-_./:=,+@%").find(char(c)) != std::string::npos;
+  });
+  if (is_plain) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
+}
+
+/// Returns the command that records a variant again.
+std::string command_of(const RecordOptions& options, int64_t fit_bytes) {
+  std::string text = fmt::format("shardlens record --device {}", options.device_name());
+  if (fit_bytes != find_gpu(options.device.gpu).memory_bytes) {
+    text += fmt::format(" --capacity {}", fit_bytes);
+  }
+  if (options.beside_bytes) text += fmt::format(" --beside {}", *options.beside_bytes);
+  if (options.world_size) text += fmt::format(" --world {}", *options.world_size);
+  if (options.rank) text += fmt::format(" --rank {}", *options.rank);
+  if (options.gpus_per_node) text += fmt::format(" --gpus-per-node {}", *options.gpus_per_node);
+  if (options.steps) text += fmt::format(" --steps {}", *options.steps);
+  for (const std::string& place : options.true_at) text += " --true " + shell_word(place);
+  if (!options.levers.empty()) text += " --with " + levers_text(options.levers);
+  text += " --";
+  for (const std::string& word : options.command) text += " " + shell_word(word);
+  return text;
+}
+
+std::string signed_bytes(int64_t bytes) {
+  return fmt::format("{}{}", bytes < 0 ? "-" : "+", bytes_text(bytes < 0 ? -bytes : bytes));
+}
+
+std::string costs_text(const RecordOptions& options) {
+  std::string text;
+  for (const Lever& lever : options.levers) {
+    text += fmt::format("{}{}", text.empty() ? "" : "; ", lever_info(lever.name).costs);
+  }
+  return text;
+}
+
+std::string row_of(const Advice& advice, const VariantResult& result) {
+  const std::string name =
+      result.options.levers.empty() ? "as it is" : levers_text(result.options.levers);
+  if (result.outcome != Outcome::measured) {
+    const std::string_view failed = result.outcome == Outcome::failed ? "failed, " : "";
+    return fmt::format("  {:<6} {:<47}  {}: {}{}\n", "-", "", name, failed, result_text(result));
+  }
+  const int64_t change = result.device_bytes() - advice.base.device_bytes();
+  return fmt::format(
+      "  {:<6} {:>11} {:>11} {:>11} {:>11}  {}\n", result.fits(advice.fit_bytes) ? "fits" : "no",
+      bytes_text(result.device_bytes()), &result == &advice.base ? "" : signed_bytes(change),
+      bytes_text(result.allocated_bytes), bytes_text(result.reserved_bytes), name);
+}
+
+/// Returns the places where a variant's levers acted, with the code to write there.
+std::string places_of(const VariantResult& result) {
+  std::string text;
+  for (const Lever& lever : result.options.levers) {
+    for (const LeverSite& site : lever_sites(result.accounts)) {
+      if (!acts_at(site, lever)) continue;
+      text += fmt::format("  {:<32} {}\n  {:<32}   {}\n", lever_text(lever), site.code, "",
+                          site.where.empty() ? "before the program starts" : site.where);
+    }
+    text += fmt::format("  {:<32}   costs {}\n", "", lever_info(lever.name).costs);
+  }
+  return text;
+}
+
+std::string verdict_of(const Advice& advice) {
+  const VariantResult* const best = advice.best();
+  if (advice.base.outcome != Outcome::measured) {
+    return fmt::format("no advice: the program as it is: {}\n", advice.base.why);
+  }
+  const std::string as_it_is =
+      fmt::format("as it is, the program takes {} of {}", bytes_text(advice.base.device_bytes()),
+                  bytes_text(advice.fit_bytes));
+  if (advice.base.fits(advice.fit_bytes)) return as_it_is + ": fits\n";
+  if (best == nullptr) {
+    return fmt::format("{}: does not fit, nor does a set of levers that was tried\n", as_it_is);
+  }
+  return fmt::format("{}: does not fit; with {} it takes {}: fits\n", as_it_is,
+                     levers_text(best->options.levers), bytes_text(best->device_bytes()));
+}
+
+std::string doubts_of(const Advice& advice) {
+  std::string text;
+  const bool has_goal = !advice.base.fits(advice.fit_bytes);
+  if (advice.was_interrupted) {
+    text += fmt::format("  in doubt: interrupted; {} more sets were to be run\n", advice.left_out);
+  }
+  if (advice.best() != nullptr && has_goal && advice.is_complete) {
+    text += fmt::format(
+        "  no cheaper set of up to {} levers that helped alone fits: all of these were run\n",
+        advice.most_levers);
+  }
+  return text;
+}
+
+std::string not_applicable_text(const Advice& advice) {
+  if (advice.not_applicable.empty()) return {};
+  std::string text = "\nnot tried, or without effect\n";
+  for (const NotTried& one : advice.not_applicable) {
+    text += fmt::format("  {:<32} {}\n", lever_text(one.lever), one.why);
+  }
+  return text;
+}
+
+Json json_of(const Advice& advice, const VariantResult& result) {
+  constexpr std::array kNames = {"measured", "out_of_memory", "failed", "idle"};
+  Json levers = Json::array(), places = Json::array();
+  for (const Lever& lever : result.options.levers) {
+    levers.push_back(lever_text(lever));
+    for (const LeverSite& site : lever_sites(result.accounts)) {
+      if (!acts_at(site, lever)) continue;
+      places.push_back({{"lever", lever_text(lever)}, {"where", site.where}, {"code", site.code}});
+    }
+  }
+  Json json = {{"levers", levers},
+               {"outcome", kNames[static_cast<size_t>(result.outcome)]},
+               {"fits", result.fits(advice.fit_bytes)},
+               {"run", result.options.out}};
+  if (result.outcome == Outcome::measured) {
+    json["device_bytes"] = result.device_bytes();
+    json["allocated_bytes"] = result.allocated_bytes;
+    json["reserved_bytes"] = result.reserved_bytes;
+    json["beside_pytorch_bytes"] = result.outside_bytes;
+  } else {
+    json["why"] = result.why;
+  }
+  json["costs"] = costs_text(result.options);
+  json["edits"] = places;
+  json["command"] = command_of(result.options, advice.fit_bytes);
+  return json;
+}
+
+}  // namespace
+
+std::string advice_text(const AdviseOptions& options, const Advice& advice) {
+  std::string text = verdict_of(advice) + doubts_of(advice);
+  if (advice.base.outcome != Outcome::measured) return text;
+  text += fmt::format("\n  {:<6} {:>11} {:>11} {:>11} {:>11}  {}\n", "", "takes", "change",
+                      "allocated", "reserved", "with");
+  text += row_of(advice, advice.base);
+  for (const VariantResult& result : advice.tried) text += row_of(advice, result);
+  const VariantResult* const best = advice.best();
+  if (best != nullptr && !advice.base.fits(advice.fit_bytes)) {
+    text += "\nto write\n" + places_of(*best) + "\nagain\n  " +
+            command_of(best->options, advice.fit_bytes) + "\n";
+  }
+  text += not_applicable_text(advice);
+  return text + fmt::format("\nnext\n  shardlens view {}: see all runs side by side\n",
+                            options.record.out);
+}
+
+std::string advice_json(const AdviseOptions& options, const Advice& advice) {
+  Json json = {{"schema", "shardlens.advice/1"}, {"out", options.record.out},
+               {"fit_bytes", advice.fit_bytes},  {"as_it_is", json_of(advice, advice.base)},
+               {"tried", Json::array()},         {"not_tried", Json::array()}};
+  for (const VariantResult& result : advice.tried) json["tried"].push_back(json_of(advice, result));
+  for (const NotTried& one : advice.not_applicable) {
+    json["not_tried"].push_back({{"lever", lever_text(one.lever)}, {"why", one.why}});
+  }
+  json["is_complete"] = advice.is_complete;
+  json["most_levers"] = advice.most_levers;
+  json["was_interrupted"] = advice.was_interrupted;
+  json["left_out"] = advice.left_out;
+  return json_text(json);
+}
+
+}  // namespace shardlens::profiler

@@ -1,0 +1,243 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "base/strict_json.h"
+#include "base/units.h"
+#include "profiler/record/search/solve.h"
+#include "profiler/record/search/split_flags.h"
+
+namespace shardlens::profiler {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+void expect_simulated(const RecordOptions& options, const char* command) {
+  if (options.is_attached()) {
+    throw std::invalid_argument(fmt::format(
+        "--device: {} runs the program many times, on a simulated GPU; name one, such as "
+        "--device null:h100",
+        command));
+  }
+  if (options.ranks) {
+    throw std::invalid_argument(fmt::format("--ranks: {} runs one rank; give --rank", command));
+  }
+}
+
+std::string run_row(const std::string& values, const VariantResult& result) {
+  constexpr std::array kWords = {"fits", "does not fit", "failed", "nothing recorded"};
+  const char* const word = kWords[static_cast<size_t>(result.outcome)];
+  if (result.outcome != Outcome::measured) {
+    const std::string why = result.outcome == Outcome::out_of_memory ? "" : ": " + result.why;
+    return fmt::format("  {:<28} {}{}\n", values, word, why);
+  }
+  return fmt::format("  {:<28} {:<12} {:>11} {:>11} {:>11}\n", values, word,
+                     bytes_text(result.device_bytes()), bytes_text(result.allocated_bytes),
+                     bytes_text(result.reserved_bytes));
+}
+
+std::string run_head() {
+  return fmt::format("  {:<28} {:<12} {:>11} {:>11} {:>11}\n", "", "", "takes", "allocated",
+                     "reserved");
+}
+
+Json run_json(const std::vector<PlacedValue>& values, const VariantResult& result) {
+  constexpr std::array kNames = {"measured", "out_of_memory", "failed", "idle"};
+  Json json = {{"values", Json::object()},
+               {"outcome", kNames[static_cast<size_t>(result.outcome)]},
+               {"run", result.options.out}};
+  for (const auto& [name, value] : values) json["values"][name] = value;
+  if (result.outcome == Outcome::measured) {
+    json["device_bytes"] = result.device_bytes();
+    json["allocated_bytes"] = result.allocated_bytes;
+    json["reserved_bytes"] = result.reserved_bytes;
+  } else {
+    json["why"] = result.why;
+  }
+  return json;
+}
+
+int64_t parse_value(std::string_view text) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool is_whole = error == std::errc() && end == text.data() + text.size();
+  if (is_whole && value > 0) return value;
+  throw std::invalid_argument(
+      fmt::format("--values {}: give whole numbers from 1, such as batch=1,2,4", text));
+}
+
+/// Parses "batch=1,2,4".
+std::pair<std::string, std::vector<int64_t>> parse_values(const std::string& text) {
+  const size_t equals = std::min(text.find('='), text.size());
+  std::vector<int64_t> values;
+  std::string_view rest = std::string_view(text).substr(std::min(equals + 1, text.size()));
+  while (!rest.empty()) {
+    const size_t end = std::min(rest.find(','), rest.size());
+    values.push_back(parse_value(rest.substr(0, end)));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  if (values.empty()) parse_value(text);
+  return {text.substr(0, equals), values};
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "{" : ", {") + name + "}";
+  return text.empty() ? "none" : text;
+}
+
+constexpr const char* kOtherFlags =
+    "It takes the other flags of `shardlens record`, too: --world, --rank, --steps, --with, "
+    "...\n\n";
+
+}  // namespace
+
+SolveOptions parse_solve_options(const std::vector<std::string>& arguments) {
+  SolveOptions options;
+  CLI::App app;
+  app.set_help_flag();
+  app.add_flag("--help,-h", options.help);
+  app.add_flag("--json", options.prints_json);
+  app.add_option("--from", options.from)->check(CLI::PositiveNumber);
+  app.add_option("--most", options.most)->check(CLI::PositiveNumber);
+  const std::vector<std::string> others = parse_own_flags(app, arguments);
+  if (options.help) return options;
+  options.record = parse_record_options(others);
+  expect_simulated(options.record, "solve");
+  const std::vector<std::string> names = placeholders_in(options.record.command);
+  if (names.size() != 1) {
+    throw std::invalid_argument(fmt::format(
+        "the command has {} placeholders ({}); give one, such as --batch {{batch}}; `shardlens "
+        "sweep` takes several",
+        names.size(), listed(names)));
+  }
+  if (options.from > options.most) {
+    throw std::invalid_argument(
+        fmt::format("--from {} --most {}: give a range", options.from, options.most));
+  }
+  options.name = names.front();
+  return options;
+}
+
+SweepOptions parse_sweep_options(const std::vector<std::string>& arguments) {
+  SweepOptions options;
+  CLI::App app;
+  std::vector<std::string> values;
+  app.set_help_flag();
+  app.add_flag("--help,-h", options.help);
+  app.add_flag("--json", options.prints_json);
+  app.add_option("--values", values)->allow_extra_args(false);
+  const std::vector<std::string> others = parse_own_flags(app, arguments);
+  if (options.help) return options;
+  options.record = parse_record_options(others);
+  expect_simulated(options.record, "sweep");
+  for (const std::string& one : values) options.values.push_back(parse_values(one));
+  std::vector<std::string> given, wanted = placeholders_in(options.record.command);
+  for (const auto& one : options.values) given.push_back(one.first);
+  std::ranges::sort(given);
+  std::ranges::sort(wanted);
+  if (given != wanted || wanted.empty()) {
+    throw std::invalid_argument(fmt::format(
+        "--values: the command's placeholders are {}, and values are given for {}; give --values "
+        "NAME=1,2,4 for each",
+        listed(wanted), listed(given)));
+  }
+  return options;
+}
+
+std::string solve_help() {
+  return std::string(
+             "usage: shardlens solve [flags] -- COMMAND with {NAME}\n\n"
+             "Finds the largest whole number with which an unmodified PyTorch program fits a GPU:\n"
+             "runs it on a simulated GPU with numbers in place of {NAME}, such as --batch "
+             "{batch}.\n"
+             "It doubles the number until the program no longer fits, then halves the interval; a\n"
+             "program is taken to fit with all smaller numbers.\n\n"
+             "  --device D         the simulated GPU, such as null:h100\n"
+             "  --from N           the smallest number; default: 1\n"
+             "  --most N           the largest number; default: 1048576\n"
+             "  --json             print JSON\n"
+             "  --out DIR          where to put the recording of each run; default: "
+             "runs/SCRIPT-TIME\n\n") +
+         kOtherFlags +
+         "Exit code: 0 if the largest number is known, 3 if the program does not fit with any, 5 "
+         "if\n"
+         "it failed, seems to ignore the number, or was interrupted; 2 for wrong use.\n";
+}
+
+std::string sweep_help() {
+  return std::string(
+             "usage: shardlens sweep --values NAME=N,N,... [flags] -- COMMAND with {NAME}\n\n"
+             "Runs an unmodified PyTorch program on a simulated GPU with each combination of "
+             "values\n"
+             "in place of placeholders, and prints a table of what it takes.\n\n"
+             "  --values NAME=N,N  values of {NAME}; once for each placeholder of the command\n"
+             "  --device D         the simulated GPU, such as null:h100\n"
+             "  --json             print JSON\n"
+             "  --out DIR          where to put the recording of each run; default: "
+             "runs/SCRIPT-TIME\n\n") +
+         kOtherFlags +
+         "Exit code: 0 if each run shows whether the program fits, 5 if one failed or is missing; "
+         "2\n"
+         "for wrong use.\n";
+}
+
+std::string solution_text(const SolveOptions& options, const Solution& solution) {
+  std::string text;
+  if (solution.is_solved()) {
+    text = fmt::format("{}={} is the largest that fits", options.name, *solution.largest);
+    text += solution.too_large
+                ? fmt::format("; {}={} does not\n", options.name, *solution.too_large)
+                : fmt::format(" up to --most {}\n", options.most);
+  } else {
+    text = fmt::format("not solved: {}\n", solution.problem);
+    if (solution.largest) {
+      text += fmt::format("  {}={} fits\n", options.name, *solution.largest);
+    }
+  }
+  text += "\n" + run_head();
+  for (const SolvedRun& run : solution.runs) {
+    text += run_row(values_text({{options.name, run.value}}), run.result);
+  }
+  return text + fmt::format("\nnext\n  shardlens view {}: see all runs side by side\n",
+                            options.record.out);
+}
+
+std::string solution_json(const SolveOptions& options, const Solution& solution) {
+  const auto or_null = [](const std::optional<int64_t>& value) {
+    return value ? Json(*value) : Json();
+  };
+  Json json = {{"schema", "shardlens.solution/1"},
+               {"name", options.name},
+               {"out", options.record.out},
+               {"is_solved", solution.is_solved()},
+               {"largest_that_fits", or_null(solution.largest)},
+               {"smallest_that_does_not", or_null(solution.too_large)},
+               {"problem", solution.problem},
+               {"runs", Json::array()}};
+  for (const SolvedRun& run : solution.runs) {
+    json["runs"].push_back(run_json({{options.name, run.value}}, run.result));
+  }
+  return json_text(json);
+}
+
+std::string sweep_text(const SweepOptions& options, const std::vector<SweptRun>& runs) {
+  std::string text = run_head();
+  for (const SweptRun& run : runs) text += run_row(values_text(run.values), run.result);
+  return text + fmt::format("\nnext\n  shardlens view {}: see all runs side by side\n",
+                            options.record.out);
+}
+
+std::string sweep_json(const SweepOptions& options, const std::vector<SweptRun>& runs) {
+  Json json = {
+      {"schema", "shardlens.sweep/1"}, {"out", options.record.out}, {"runs", Json::array()}};
+  for (const SweptRun& run : runs) json["runs"].push_back(run_json(run.values, run.result));
+  return json_text(json);
+}
+
+}  // namespace shardlens::profiler

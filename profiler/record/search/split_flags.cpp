@@ -1,0 +1,26 @@
+#include "profiler/record/search/split_flags.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace shardlens::profiler {
+
+std::vector<std::string> parse_own_flags(CLI::App& app, const std::vector<std::string>& arguments) {
+  const auto dashes = std::ranges::find(arguments, "--");
+  std::vector<std::string> flags(arguments.begin(), dashes);
+  std::ranges::reverse(flags);  // CLI11 takes the last argument first
+  app.allow_extras();
+  try {
+    app.parse(flags);
+  } catch (const CLI::ParseError& error) {
+    throw std::invalid_argument(
+        fmt::format("{}; the command comes after --, see --help", error.what()));
+  }
+  std::vector<std::string> others = app.remaining();
+  others.insert(others.end(), dashes, arguments.end());
+  return others;
+}
+
+}  // namespace shardlens::profiler

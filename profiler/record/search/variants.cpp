@@ -1,0 +1,135 @@
+#include "profiler/record/search/variants.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+
+#include "base/units.h"
+#include "profiler/record/judged_rank.h"
+
+namespace shardlens::profiler {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+const JudgedRank& fullest_of(const std::vector<JudgedRank>& ranks) {
+  return *std::ranges::max_element(ranks, {}, [](const JudgedRank& rank) {
+    return rank.report.reserved_peak_bytes().value_or(0) + rank.outside.bytes;
+  });
+}
+
+std::vector<int64_t> marks_of(const RankReport& report) {
+  const SpaceReport* const space = report.main_space();
+  if (space == nullptr) return {};
+  std::vector<int64_t> marks = {space->allocations, space->peak_bytes, space->peak_asked_bytes,
+                                space->end_bytes};
+  for (const auto& peak : space->phase_peaks) marks.push_back(peak.value_or(-1));
+  return marks;
+}
+
+Outcome outcome_of(const std::vector<JudgedRank>& ranks, const RecordedRun& run) {
+  const bool ran_out = run.accounts.first_entry("out_of_memory") != nullptr ||
+                       std::ranges::any_of(ranks, [](const JudgedRank& rank) {
+                         return rank.verdict.is_out_of_memory;
+                       });
+  if (ran_out) return Outcome::out_of_memory;
+  if (run.end.is_failure()) return Outcome::failed;
+  if (ranks.empty()) return Outcome::idle;
+  const bool is_whole = std::ranges::none_of(
+      ranks, [](const JudgedRank& rank) { return rank.verdict.exit_code == kNotRecorded; });
+  return is_whole ? Outcome::measured : Outcome::failed;
+}
+
+VariantResult result_of(const RecordOptions& options, const RecordedRun& run) {
+  const std::vector<JudgedRank> ranks = judge(options, run);
+  VariantResult result{.options = options, .outcome = outcome_of(ranks, run)};
+  result.exit_code = run.end.exit_code;
+  result.host_bytes = run.host_bytes;
+  result.accounts = run.accounts;
+  if (!ranks.empty()) {
+    const JudgedRank& rank = fullest_of(ranks);
+    result.allocated_bytes = rank.report.peak_bytes();
+    result.reserved_bytes = rank.report.reserved_peak_bytes().value_or(0);
+    result.outside_bytes = rank.outside.bytes;
+    result.marks = marks_of(rank.report);
+    result.why = rank.verdict.line;
+  }
+  if (result.outcome == Outcome::measured) result.why.clear();
+  if (result.outcome == Outcome::failed) {
+    result.why = failure_text(run.accounts, run.end).value_or(result.why);
+  }
+  if (ranks.empty() && result.outcome == Outcome::idle) {
+    result.why = why_nothing(run.accounts, run.end, options.command, false);
+  }
+  if (result.outcome == Outcome::out_of_memory && ranks.empty()) result.why = "out of memory";
+  return result;
+}
+
+}  // namespace
+
+std::string result_text(const VariantResult& result) {
+  if (result.outcome == Outcome::out_of_memory) return "does not fit";
+  if (result.outcome != Outcome::measured) return result.why;
+  return fmt::format("{} allocated, {} reserved", bytes_text(result.allocated_bytes),
+                     bytes_text(result.reserved_bytes));
+}
+
+void VariantRunner::say_progress(const std::string& name, const VariantResult& result,
+                                 double seconds) {
+  ++runs_;
+  seconds_ += seconds;
+  if (expected_ > 0) --expected_;
+  const double left = seconds_ / static_cast<double>(runs_) * static_cast<double>(expected_);
+  const std::string time =
+      expected_ == 0 ? "" : fmt::format("; {} more, about {:.0f} s", expected_, std::ceil(left));
+  fmt::print(stderr, "shardlens {}: {}: {}{}\n", command_, name, result_text(result), time);
+}
+
+std::vector<VariantResult> VariantRunner::run(const std::vector<RecordOptions>& all,
+                                              const std::vector<std::string>& names) {
+  expected_ = all.size();
+  std::map<std::string, VariantResult> by_folder;
+  std::vector<VariantResult> results;
+  auto before = Clock::now();
+  const bool went_on = run_programs(
+      all, program_, files_, jobs_, [&](const RecordOptions& one, const RecordedRun& run) {
+        const VariantResult result = result_of(one, run);
+        const auto now = Clock::now();
+        const auto at = std::ranges::find(all, one.out, &RecordOptions::out) - all.begin();
+        say_progress(names[static_cast<size_t>(at)], result,
+                     std::chrono::duration<double>(now - before).count());
+        before = now;
+        jobs_ = jobs_for(run.host_bytes);
+        by_folder.emplace(one.out, result);
+      });
+  was_interrupted_ = was_interrupted_ || !went_on;
+  for (const RecordOptions& one : all) {
+    const auto found = by_folder.find(one.out);
+    if (found == by_folder.end()) continue;
+    // A variant that was interrupted says nothing about the program.
+    if (was_interrupted_ && found->second.outcome == Outcome::failed) continue;
+    results.push_back(found->second);
+  }
+  return results;
+}
+
+RecordOptions in_folder(const RecordOptions& options, const std::string& name) {
+  std::string folder = name;
+  std::ranges::replace(folder, ',', '+');
+  std::ranges::replace(folder, ':', '-');
+  std::ranges::replace(folder, '/', '-');
+  RecordOptions variant = options;
+  variant.out = (fs::path(options.out) / folder).string();
+  fs::create_directories(variant.out);
+  variant.log = (fs::path(variant.out) / "log.txt").string();
+  return variant;
+}
+
+}  // namespace shardlens::profiler

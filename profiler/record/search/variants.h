@@ -1,0 +1,79 @@
+// Runs variants of one program, each with other levers or another command, and keeps the recording
+// of each in a folder of its own.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "profiler/record/accounts.h"
+#include "profiler/record/lever_sites.h"
+#include "profiler/record/python_program.h"
+#include "profiler/record/record_options.h"
+#include "profiler/record/recorded_run.h"
+#include "profiler/record/recorder_files.h"
+
+namespace shardlens::profiler {
+
+enum class Outcome : uint8_t {
+  measured,       // the program ran to its end
+  out_of_memory,  // of the simulated GPU
+  failed,         // the program ended with an error of its own
+  idle            // nothing was recorded: a lever does not apply, or the program used no GPU
+};
+
+/// Holds what a variant took of the GPU, or how it ended.
+struct VariantResult {
+  RecordOptions options;  // as it was run
+  Outcome outcome = Outcome::idle;
+  int64_t allocated_bytes = 0;
+  int64_t reserved_bytes = 0;
+  int64_t outside_bytes = 0;        // of the GPU, beside PyTorch
+  std::vector<int64_t> marks = {};  // figures that two runs with equal memory have in common
+  std::string why = {};             // how it ended, if not measured
+  int exit_code = 0;
+  int64_t host_bytes = 0;
+  Accounts accounts = {};
+
+  int64_t device_bytes() const { return reserved_bytes + outside_bytes; }
+  bool fits(int64_t bytes) const { return outcome == Outcome::measured && device_bytes() <= bytes; }
+};
+
+/// Returns "582.00 MiB allocated, 852.00 MiB reserved", or how the variant ended.
+std::string result_text(const VariantResult& result);
+
+/// Runs variants, as many at once as this host has cores and memory for, once one has shown how
+/// much memory a process takes. Progress goes to stderr.
+class VariantRunner {
+ public:
+  /// `command` names the command of ours in lines on stderr. The arguments must outlive it.
+  VariantRunner(std::string command, const PythonProgram& program, const RecordFiles& files)
+      : command_(std::move(command)), program_(program), files_(files) {}
+
+  /// Returns the results in the order of `all`, without those that an interrupt left out. `names`
+  /// names them in lines on stderr.
+  std::vector<VariantResult> run(const std::vector<RecordOptions>& all,
+                                 const std::vector<std::string>& names);
+
+  bool was_interrupted() const { return was_interrupted_; }
+  int jobs() const { return jobs_; }
+
+ private:
+  void say_progress(const std::string& name, const VariantResult& result, double seconds);
+
+  std::string command_;
+  const PythonProgram& program_;
+  const RecordFiles& files_;
+  int jobs_ = 1;
+  size_t runs_ = 0;
+  size_t expected_ = 0;
+  double seconds_ = 0;
+  bool was_interrupted_ = false;
+};
+
+/// Returns options of a variant that runs into a folder inside that of `options`, with its output
+/// in a file there.
+RecordOptions in_folder(const RecordOptions& options, const std::string& name);
+
+}  // namespace shardlens::profiler

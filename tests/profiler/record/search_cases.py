@@ -1,0 +1,100 @@
+"""Searches with `shardlens advise`, `solve` and `sweep`, and compares what they find with recordings of
+all values, and of the program edited by hand.
+
+    search_cases.py quick|long [CASE...]
+
+recorded.py says which Python runs the programs.
+"""
+
+import json
+import pathlib
+import sys
+
+from recorded import HERE, PYTHON, OnNullDevice, report_of, run_cases, shardlens
+
+SCRIPT = HERE / "scripts" / "batches.py"
+SMALL = ("--device", "null:l4", "--capacity", "1700MiB")
+
+
+def searched(code, command, folder, *arguments, flags=SMALL):
+    """Returns the JSON of a search that ends with this exit code."""
+    out = pathlib.Path(folder) / command
+    done = shardlens(command, *flags, "--json", "--out", out, *arguments)
+    if done.returncode != code:
+        raise AssertionError(f"exit code {done.returncode}, not {code}: {done.stdout}{done.stderr}")
+    return json.loads(done.stdout)
+
+
+def expect(is_so, what):
+    if not is_so:
+        raise AssertionError(json.dumps(what, indent=1))
+
+
+def check_failing(folder):
+    """A program that fails with a number stops the search, with the program's own error."""
+    found = searched(5, "solve", folder, "--", PYTHON, SCRIPT, "--limit", "2", "--batch", "{batch}")
+    expect("ValueError: a batch of 4" in found["problem"], found)
+    expect([found["is_solved"], found["largest_that_fits"]] == [False, 2], found)
+
+
+def check_ignored(folder):
+    found = searched(5, "solve", folder, "--", PYTHON, SCRIPT, "--batch", "8", "--ignored", "{batch}")
+    expect("may ignore {batch}" in found["problem"] and not found["is_solved"], found)
+
+
+def check_never(folder):
+    found = searched(3, "solve", folder, "--from", "100000", "--", PYTHON, SCRIPT, "--batch",
+                     "{batch}")
+    expect("does not fit with batch=100000" in found["problem"], found)
+
+
+def check_solved(folder):
+    """The largest batch of the search is that of a sweep over all candidates."""
+    command = ["--", PYTHON, SCRIPT, "--batch", "{batch}"]
+    found = searched(0, "solve", folder, "--from", "1500", *command)
+    largest = found["largest_that_fits"]
+    around = ",".join(str(value) for value in range(largest - 3, largest + 4))
+    swept = searched(0, "sweep", folder, "--values", f"batch={around}", *command)
+    fitting = [run["values"]["batch"] for run in swept["runs"] if run["outcome"] == "measured"]
+    expect(max(fitting) == largest and len(swept["runs"]) == 7, [found, swept])
+
+
+def check_advised(folder):
+    """The best set fits, and the program edited by hand takes the same bytes."""
+    flags = ("--device", "null:l4", "--fit", "1500MiB")
+    found = searched(0, "advise", folder, "--levers", "optimizer=fused,recompute=full", "--", PYTHON,
+                     SCRIPT, flags=flags)
+    best = found["tried"][0]
+    expect(best["fits"] and best["levers"] == ["optimizer=fused", "recompute=full"], found)
+    expect(not found["as_it_is"]["fits"] and found["is_complete"], found)
+    text = SCRIPT.read_text().replace("(model.parameters())", "(model.parameters(), fused=True)")
+    text = text.replace("x + self.shrink(torch.relu(self.grow(x)))",
+                        "torch.utils.checkpoint.checkpoint(self.inner, x, use_reentrant=False)")
+    text = text.replace("    def forward(", "    def inner(self, x):\n        return x + self.shrink("
+                        "torch.relu(self.grow(x)))\n\n    def forward(")
+    edited = pathlib.Path(folder) / "edited.py"
+    edited.write_text(text.replace("import torch\n", "import torch\nimport torch.utils.checkpoint\n", 1))
+    run = OnNullDevice(folder, PYTHON, edited, flags=["--device", "null:l4"]).expect(0)
+    peak = report_of(run.out)["peak"]
+    expect([best["allocated_bytes"], best["reserved_bytes"]]
+           == [peak["allocated_bytes"], peak["reserved_bytes"]], [best, peak])
+
+
+def check_placeholders(folder):
+    """Commands without a placeholder, or with another one, are refused before anything runs."""
+    for arguments, word in ((["solve"], "0 placeholders"), (["sweep"], "give --values"),
+                            (["sweep", "--values", "seq=1"], "give --values")):
+        done = shardlens(*arguments, *SMALL, "--out", folder, "--", PYTHON, SCRIPT)
+        expect(done.returncode == 2 and word in done.stderr, done.stderr)
+
+
+QUICK = [check_placeholders, check_failing]
+LONG = [*QUICK, check_ignored, check_never, check_solved, check_advised]
+
+
+def main():
+    return run_cases({"quick": QUICK, "long": LONG}[sys.argv[1]])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
