@@ -13,6 +13,19 @@ namespace {
 
 constexpr std::string_view kDigits = "0123456789";
 
+/// Returns "forward, backward from train.py main" of "forward, backward from train.py:30 main": a
+/// line that moves does not make another function.
+std::string without_lines(std::string_view function) {
+  std::string text;
+  for (size_t i = 0; i < function.size(); ++i) {
+    const size_t end = std::min(function.find_first_not_of(kDigits, i + 1), function.size());
+    const bool is_line = function[i] == ':' && end > i + 1;
+    if (is_line) i = end;
+    if (i < function.size()) text += function[i];
+  }
+  return text;
+}
+
 /// Reads "train.py:41 forward"; returns nothing for any other label.
 std::optional<Origin> line_of_program(std::string_view label) {
   for (size_t colon = label.find(':'); colon != std::string_view::npos;
@@ -25,7 +38,7 @@ std::optional<Origin> line_of_program(std::string_view label) {
     if (!is_whole || colon == 0) continue;
     return Origin{.file = std::string(label.substr(0, colon)),
                   .line = line,
-                  .function = end == last ? "" : std::string(end + 1, last),
+                  .function = end == last ? "" : without_lines({end + 1, last}),
                   .module = ""};
   }
   return std::nullopt;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <exception>
@@ -16,11 +17,12 @@
 #include <mutex>
 #include <string>
 #include <string_view>
-#include <unordered_map>
-#include <vector>
 
+#include "profiler/recorder/autograd_places.h"
+#include "profiler/recorder/compiled_code.h"
 #include "profiler/recorder/python_frames.h"
 #include "profiler/recorder/recorder.h"
+#include "profiler/recorder/thread_stacks.h"
 #include "profiler/recorder/versions.h"
 #include "profiler/recorder/workspaces.h"
 #include "profiler/recording/python_rules.h"
@@ -44,157 +46,29 @@ std::atomic<bool> start_is_due = false;  // the device's use has not been sample
 bool samples_device = false;             // if so, at each end of a step and at the end
 std::atomic<int64_t> coming_step = -1;   // begins with the next allocation; -1: none
 std::atomic<const char* (*)()> bound_of_next = nullptr;
-bool keeps_stacks = true;  // else each allocation has only its label
 
 /// The purpose of the allocation that this thread is about to make. The allocator asks for it
 /// before it takes its lock, when this code may still wait for Python, and reports the allocation
 /// with the lock held.
 thread_local Purpose next_purpose;
+thread_local uint32_t name_of_next = 0;  // what the thread's allocations hold; 0: not known
 
-/// The facts about a Python function that never change.
-struct KnownFunction {
-  const PythonRule* rule = nullptr;
-  bool is_of_program = false;
-};
+std::atomic<void (*)()> on_forward = nullptr;  // Python's function
+std::atomic<bool> forward_is_awaited = false;  // it is called for the next one
 
-const KnownFunction& known_function(const PythonFunction& function) {
-  static auto& guard = *new std::mutex();
-  static auto& table = *new std::unordered_map<const PythonFunction*, KnownFunction>();
-  const std::lock_guard lock(guard);
-  const auto [entry, added] = table.try_emplace(&function);
-  if (added) {
-    entry->second = {find_python_rule(function.file, function.name), is_of_program(function.file)};
-  }
-  return entry->second;
+/// Asks Python's main thread to look at the modules, if a forward has been awaited.
+void tell_forward() {
+  if (!forward_is_awaited.load(std::memory_order_relaxed)) return;
+  if (on_forward == nullptr || !forward_is_awaited.exchange(false)) return;
+  call_in_main_thread([](void*) {
+    if (const auto look = on_forward.load()) look();
+    return 0;
+  });
 }
-
-std::string text_of(const PythonPlace& place) {
-  const PythonFunction& function = *place.function;
-  const size_t folder = function.file.rfind('/');
-  const size_t name = folder == std::string::npos ? 0 : folder + 1;
-  return fmt::format("{}:{} {}", std::string_view(function.file).substr(name), line_of(place),
-                     function.name);
-}
-
-struct SeenPlace {
-  const PythonRule* rule = nullptr;  // the rule of the innermost function that has one
-  std::string place;                 // the innermost function of the program
-};
-
-/// Adds to `seen` what the next place says, from the innermost on. Returns false if nothing more
-/// can be seen.
-bool look_at(const PythonPlace& place, SeenPlace& seen) {
-  const KnownFunction& what = known_function(*place.function);
-  if (seen.rule == nullptr) seen.rule = what.rule;
-  if (seen.place.empty() && what.is_of_program) seen.place = text_of(place);
-  return seen.rule == nullptr || seen.place.empty();
-}
-
-SeenPlace look_at(const std::vector<PythonPlace>& places) {
-  SeenPlace seen;
-  for (const PythonPlace& place : places) {
-    if (!look_at(place, seen)) break;
-  }
-  return seen;
-}
-
-/// Looks at the functions that the thread is in only until no more can be learned.
-SeenPlace look_without_stack() {
-  SeenPlace seen;
-  visit_python_places([&seen](const PythonPlace& place) { return look_at(place, seen); });
-  return seen;
-}
-
-/// The stacks that a thread has been in, so that seeing one again costs only a look at each of its
-/// frames. The number 0, which stands for a frame that the recording could not keep, is never
-/// remembered.
-class ThreadStacks {
- public:
-  /// Returns the stacks of the calling thread in this recording. They are never destroyed, since
-  /// threads allocate while they end.
-  static ThreadStacks& stacks_of(Recorder& active) {
-    thread_local auto& stacks = *new ThreadStacks();
-    if (stacks.recorder_ != &active) stacks = ThreadStacks();
-    stacks.recorder_ = &active;
-    return stacks;
-  }
-
-  /// Finds the Python functions that the thread is in. Returns the innermost frame, or 0 where no
-  /// stacks are kept.
-  uint32_t find() {
-    if (!keeps_stacks) return 0;
-    find_python_places(places);
-    return frame_of(places, 0);
-  }
-
-  /// Returns the innermost frame of the Python functions that the thread is in, called by `caller`.
-  uint32_t frame_of(const std::vector<PythonPlace>& places, uint32_t caller) {
-    for (auto place = places.rbegin(); place != places.rend(); ++place) {
-      uint32_t& frame = frames_[{caller, *place}];
-      if (frame == 0) frame = new_frame(*place, caller);
-      if (frame == 0) return 0;
-      caller = frame;
-    }
-    return caller;
-  }
-
-  /// Returns the frame of an operator or a node of autograd, which has only a name.
-  uint32_t frame_of(const std::string& name, uint32_t caller) {
-    const uint32_t function = keeps_stacks ? recorder_->label(name) : 0;
-    return function == 0 ? 0 : recorder_->frame({.caller = caller, .function = function});
-  }
-
-  /// Returns the innermost frame of the operators that the thread is in, called by `caller`.
-  uint32_t frame_of_operators(uint32_t caller) {
-    for (const std::string& name : Recorder::running_operators()) {
-      if (caller != 0) caller = frame_of(name, caller);
-    }
-    return caller;
-  }
-
-  /// Returns what the functions say that find() has found; `frame` is their innermost frame.
-  const SeenPlace& seen_place(uint32_t frame) {
-    if (!keeps_stacks) return unkept_ = look_without_stack();
-    if (frame == 0) return unkept_ = look_at(places);
-    const auto [found, added] = seen_.try_emplace(frame);
-    if (added) found->second = look_at(places);
-    return found->second;
-  }
-
-  std::vector<PythonPlace> places;  // keeps its memory
-
- private:
-  struct Call {
-    uint32_t caller = 0;
-    PythonPlace place;
-
-    bool operator==(const Call&) const = default;
-  };
-  struct CallHash {
-    size_t operator()(const Call& call) const {
-      const auto function = reinterpret_cast<uint64_t>(call.place.function);
-      const uint64_t at =
-          uint64_t{call.caller} << 32 | static_cast<uint32_t>(call.place.instruction);
-      return (at * 0x9E37'79B9'7F4A'7C15U ^ function) * 0xD6E8'FEB8'6659'FD93U >> 7;
-    }
-  };
-
-  uint32_t new_frame(const PythonPlace& place, uint32_t caller) {
-    const uint32_t file = recorder_->label(place.function->file);
-    const uint32_t function = recorder_->label(place.function->qualified_name);
-    if (file == 0 || function == 0) return 0;
-    const auto line = static_cast<uint32_t>(std::max(0, line_of(place)));
-    return recorder_->frame({.caller = caller, .file = file, .function = function, .line = line});
-  }
-
-  Recorder* recorder_ = nullptr;
-  std::unordered_map<Call, uint32_t, CallHash> frames_;
-  std::unordered_map<uint32_t, SeenPlace> seen_;  // by the innermost frame
-  SeenPlace unkept_;
-};
 
 /// Returns the part of the step that the next allocation is in. A backward ends, and the next
-/// microbatch begins, with the first allocation outside the backward.
+/// microbatch begins, with the first allocation outside the backward. A program that makes no
+/// optimizer starts until its first forward.
 StepPart part_now(const SeenPlace& seen, bool in_backward) {
   StepPart part = step_part;
   if (in_backward) {
@@ -204,7 +78,7 @@ StepPart part_now(const SeenPlace& seen, bool in_backward) {
   } else if (part == StepPart::backward) {
     part = StepPart::before_forward;
   }
-  if (step_part != StepPart::starting) step_part = part;
+  if (step_part != StepPart::starting || part == StepPart::forward) step_part = part;
   return part;
 }
 
@@ -216,20 +90,68 @@ std::string bound_text(std::string_view place) {
                           : fmt::format("{}{}{}", place.empty() ? "" : ": ", bound, kUpperBound);
 }
 
-/// Returns the label of the next allocation: the place in the program, or the node of autograd if
-/// no function of the program runs, with the whole stack down to the operators.
+/// Returns "train.py:14 forward, backward from train.py:30 main": where forward made the node, or
+/// else its name, and what called backward.
+std::string text_of_node(const torch::autograd::Node& node, const BackwardCall& call) {
+  const std::string* const made = place_of(node);
+  const std::string first = made == nullptr ? node.name() : *made + ", backward";
+  return call.place == nullptr ? first : first + " from " + *call.place;
+}
+
+/// Returns the text of the next allocation's place if no function of the program runs.
+std::string text_outside_program(const SeenPlace& seen) {
+  if (seen.of_torch != nullptr) return *seen.of_torch;
+  const auto operators = Recorder::running_operators();
+  return operators.empty() ? "" : std::string(operators.front());
+}
+
+/// Returns the label of the next allocation: the place in the program, or that of the node of
+/// autograd if no function of the program runs, with the whole stack down to the operators.
 uint32_t label_of_next(Recorder& active, ThreadStacks& stacks, const SeenPlace& seen,
                        uint32_t innermost, const torch::autograd::Node* node) {
-  std::string text = seen.place;
-  if (text.empty() && node != nullptr) {
-    text = node->name();
-    const uint32_t outermost = stacks.frame_of(text, 0);
-    innermost = outermost == 0 ? 0 : stacks.frame_of(stacks.places, outermost);
+  std::string text = seen.code != nullptr    ? seen.code->label
+                     : seen.place != nullptr ? *seen.place
+                                             : "";
+  if (text.empty() && node != nullptr) text = text_of_node(*node, backward_call());
+  if (seen.place == nullptr && node != nullptr) {
+    const uint32_t outermost = stacks.frame_of(node->name(), backward_call().frame);
+    innermost = outermost == 0 ? 0 : stacks.frame_of_places(outermost);
   }
+  if (text.empty()) text = text_outside_program(seen);
   text += bound_text(text);
   if (text.empty()) return 0;
   if (innermost == 0) return active.label(text);
   return active.label(text, stacks.frame_of_operators(innermost));
+}
+
+/// True if the calling thread's operator makes data: random numbers, as programs use in place of
+/// data, or a copy from the host.
+bool makes_data() {
+  constexpr std::array kMakers = {std::string_view("aten::rand"), std::string_view("aten::randn"),
+                                  std::string_view("aten::randint")};
+  const auto operators = Recorder::running_operators();
+  if (operators.empty()) return false;
+  return std::ranges::find(kMakers, operators.front()) != kMakers.end() || Recorder::copies_host();
+}
+
+/// Returns the purpose of an allocation that no rule covers, and that is not backward's.
+Category category_outside_rules(StepPart part) {
+  return makes_data() ? Category::input : category_of_part(part);
+}
+
+/// True if a copy of a parameter that the functions of this rule make is nothing else.
+bool is_copy_under(const PythonRule* rule) {
+  return rule == nullptr || rule->category == Category::activation ||
+         rule->category == Category::input || rule->category == Category::parameter_copy;
+}
+
+Category category_of_next(const SeenPlace& seen, StepPart part) {
+  const bool in_backward = part == StepPart::backward;
+  if (seen.code != nullptr) {
+    return seen.code->is_backward ? Category::gradient : Category::activation;
+  }
+  if (seen.rule != nullptr && !seen.rule->is_of_part) return seen.rule->category;
+  return in_backward ? category_of_part(part) : category_outside_rules(part);
 }
 
 Purpose purpose_of_next(Recorder& active) {
@@ -238,8 +160,30 @@ Purpose purpose_of_next(Recorder& active) {
   const SeenPlace& seen = stacks.seen_place(innermost);
   const auto node = torch::autograd::get_current_node();
   const StepPart part = part_now(seen, node != nullptr);
-  return {.category = seen.rule != nullptr ? seen.rule->category : category_of_part(part),
-          .label = label_of_next(active, stacks, seen, innermost, node.get())};
+  if (has_new_nodes()) place_new_nodes(seen.place);
+  if (part == StepPart::forward) tell_forward();
+  Purpose purpose = {.category = category_of_next(seen, part),
+                     .label = label_of_next(active, stacks, seen, innermost, node.get()),
+                     .name = name_of_next};
+  if (purpose.name == 0 && seen.code != nullptr && !seen.code->module.empty()) {
+    purpose.name = active.label(seen.code->module);
+  }
+  if (purpose.name == 0 && seen.rule != nullptr && !seen.rule->name.empty()) {
+    purpose.name = active.label(seen.rule->name);
+  }
+  const auto copied = is_copy_under(seen.rule) ? active.copied_parameter() : std::nullopt;
+  if (!copied) return purpose;
+  purpose.category = Category::parameter_copy;
+  purpose.name = *copied;
+  return purpose;
+}
+
+/// Notes the place of what a thread's operator has made for backward, if it has not allocated.
+void place_after_operator() {
+  Recorder* const active = Recorder::active();
+  if (active == nullptr || !has_new_nodes()) return;
+  ThreadStacks& stacks = ThreadStacks::stacks_of(*active);
+  place_new_nodes(stacks.seen_place(stacks.find()).place);
 }
 
 /// Begins the announced step at its first allocation, so that the code after the last step, which
@@ -304,7 +248,7 @@ bool stacks_are_wanted() {
 
 void begin(const ShardlensRecordStart& start) {
   const bool is_attached = start.is_attached != 0;
-  keeps_stacks = stacks_are_wanted();
+  set_keeps_stacks(stacks_are_wanted());
   recorder() = std::make_unique<Recorder>(RecorderOptions{
       .path = start.path,
       .header = header_of(start),
@@ -313,7 +257,8 @@ void begin(const ShardlensRecordStart& start) {
       .of_host = false,
       .of_driver = is_attached,  // a null device's driver tells no more than segments do
       .has_context = !is_attached,
-      .purpose = [] { return next_purpose; }});
+      .purpose = [] { return next_purpose; },
+      .operator_ended = place_after_operator});
   start_is_due = samples_device = is_attached;
   listen(RecordContext::ALLOC, 1, false);
   static std::once_flag once;
@@ -353,11 +298,48 @@ void shardlens_record_step(int64_t step) {
   step_part = StepPart::before_forward;
 }
 
-void shardlens_record_recategorise(uint64_t address, int32_t category) {
+uint32_t shardlens_record_name(const char* text) {
+  Recorder* const active = Recorder::active();
+  return active == nullptr ? 0 : active->label(text);
+}
+
+void shardlens_record_name_next(uint32_t name) { name_of_next = name; }
+
+void shardlens_record_recategorise(uint64_t address, int32_t category, uint32_t name) {
   Recorder* const active = Recorder::active();
   if (active == nullptr || category < 0 || category >= kCategories) return;
   active->recategorise(Space::device, reinterpret_cast<const void*>(address),
-                       static_cast<Category>(category));
+                       static_cast<Category>(category), name);
+}
+
+void shardlens_record_classify(uint64_t address, int32_t category, uint32_t name) {
+  Recorder* const active = Recorder::active();
+  if (active == nullptr || category < 0 || category >= kCategories) return;
+  active->classify(reinterpret_cast<const void*>(address), static_cast<Category>(category), name);
+}
+
+void shardlens_record_begin_backward() {
+  Recorder* const active = Recorder::active();
+  BackwardCall call;
+  if (active != nullptr) {
+    ThreadStacks& stacks = ThreadStacks::stacks_of(*active);
+    call.frame = stacks.find();
+    call.place = stacks.seen_place(call.frame).place;
+  }
+  begin_backward(call);
+}
+
+void shardlens_record_end_backward() { end_backward(); }
+
+void shardlens_record_await_forward(void (*look)()) {
+  on_forward = look;
+  forward_is_awaited = look != nullptr;
+}
+
+void shardlens_record_compiled(const char* graph, const char* node, const char* place,
+                               const char* module, int32_t is_backward) {
+  tell_compiled_source(graph, node,
+                       {.place = place, .module = module, .is_backward = is_backward != 0});
 }
 
 void shardlens_record_workspaces() {

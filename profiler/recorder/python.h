@@ -56,8 +56,24 @@ const char* shardlens_record_driver_fault();
 void shardlens_record_leave_driver();
 /// Begins step `step`, from 0. Call it when the first optimizer has been made and after every step.
 void shardlens_record_step(int64_t step);
-/// Sets the Category of the live block at `address`, from its allocation on.
-void shardlens_record_recategorise(uint64_t address, int32_t category);
+/// Returns the number of a name, for the calls below.
+uint32_t shardlens_record_name(const char* text);
+/// Names what the calling thread's allocations hold until the next call; 0: no name.
+void shardlens_record_name_next(uint32_t name);
+/// Sets the Category of the live block at `address`, from its allocation on, and its name unless
+/// that is 0.
+void shardlens_record_recategorise(uint64_t address, int32_t category, uint32_t name);
+/// Does the same if the block has no category yet.
+void shardlens_record_classify(uint64_t address, int32_t category, uint32_t name);
+/// The calling thread calls backward between these. What autograd's threads allocate for it gets
+/// the caller's line.
+void shardlens_record_begin_backward();
+void shardlens_record_end_backward();
+/// Calls `look` once, on Python's main thread, soon after the next forward has allocated.
+void shardlens_record_await_forward(void (*look)());
+/// Says which code of the program a node of a compiled graph stands for: compiled_code.h.
+void shardlens_record_compiled(const char* graph, const char* node, const char* place,
+                               const char* module, int32_t is_backward);
 /// Changes the category of the blocks that cuBLAS works in to `workspace`, which was unknown when
 /// they were allocated.
 void shardlens_record_workspaces();

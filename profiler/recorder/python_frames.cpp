@@ -27,6 +27,7 @@ struct Python {
   void (*drop)(PyObject*);
   void (*clear_error)();
   int (*line_at)(PyObject*, int);
+  int (*call_later)(int (*)(void*), void*);
   int (*instruction_of)(PyObject*);
   bool is_complete = true;
 
@@ -44,6 +45,7 @@ struct Python {
     find("Py_DecRef", drop);
     find("PyErr_Clear", clear_error);
     find("PyCode_Addr2Line", line_at);
+    find("Py_AddPendingCall", call_later);
     instruction_of =
         reinterpret_cast<int (*)(PyObject*)>(::dlsym(RTLD_DEFAULT, "PyFrame_GetLasti"));
   }
@@ -123,6 +125,10 @@ void visit_python_places(const std::function<bool(const PythonPlace&)>& visit) {
     is_ours = true;
   }
   py.release_lock(lock);
+}
+
+void call_in_main_thread(int (*function)(void*)) {
+  if (python().is_complete) python().call_later(function, nullptr);
 }
 
 int line_of(const PythonPlace& place) {

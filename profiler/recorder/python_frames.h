@@ -34,6 +34,10 @@ void find_python_places(std::vector<PythonPlace>& places);
 /// Calls `visit` with each of these places, until it returns false. Python's lock is held then.
 void visit_python_places(const std::function<bool(const PythonPlace&)>& visit);
 
+/// Arranges for Python's main thread to call a function soon, between two instructions, with
+/// Python's lock.
+void call_in_main_thread(int (*function)(void*));
+
 /// Returns the line of a place. Takes Python's lock.
 int line_of(const PythonPlace& place);
 

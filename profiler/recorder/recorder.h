@@ -46,6 +46,9 @@ struct RecorderOptions {
   /// The allocating thread calls it under the allocator's lock, so it must not throw, allocate
   /// through LibTorch or wait.
   Purpose (*purpose)() = nullptr;
+  /// Called when an outermost operator call of a thread has ended; null: nobody wants to know. If
+  /// it is set, the recorder also sees what operators copy, and knows the blocks of parameters.
+  void (*operator_ended)() = nullptr;
 };
 
 struct RecorderSummary {
@@ -80,8 +83,16 @@ class Recorder {
   /// Samples the memory that the device has in use before LibTorch has allocated any.
   void sample_start();
 
-  /// Changes the category of a live LibTorch block, from its allocation on.
-  void recategorise(Space space, const void* address, Category category);
+  /// Changes the category of a live LibTorch block, from its allocation on, and names what it holds
+  /// by a label, unless that is 0.
+  void recategorise(Space space, const void* address, Category category, uint32_t name = 0);
+  /// Does the same if nobody has said what the block is: if it is `other`.
+  void classify(const void* address, Category category, uint32_t name);
+  /// Returns the name of the parameter that the calling thread's operators copy now, or 0 if it has
+  /// none; nothing if they copy no parameter.
+  std::optional<uint32_t> copied_parameter() const;
+  /// True if the calling thread's operators copy a tensor of the host.
+  static bool copies_host();
 
   /// Ends recording in a process that was forked from a recorded one, without closing the recorder.
   /// The parent goes on recording.

@@ -33,12 +33,13 @@ enum class Category : uint8_t {
   communication,
   checkpoint_staging,
   other,
+  parameter_copy,  // last, since its number is newer
 };
-constexpr int kCategories = 12;
+constexpr int kCategories = 13;
 constexpr auto choice_words(Category) {
   return words("parameter_shard", "gradient_shard", "optimizer_state", "unsharded_parameter",
                "reduce_buffer", "gradient", "activation", "input", "workspace", "communication",
-               "checkpoint_staging", "other");
+               "checkpoint_staging", "other", "parameter_copy");
 }
 static_assert(kWords<Category>.size() == kCategories);
 
@@ -53,6 +54,7 @@ struct Purpose {
   Category category = Category::other;
   uint32_t label = 0;   // an index into the strings of the recording
   int32_t action = -1;  // of the current phase's schedule; -1: outside a pass
+  uint32_t name = 0;    // of what it holds; 0: none, or not known yet
 };
 
 enum class Space : uint8_t { device, host, pinned, segment, driver };
@@ -91,7 +93,8 @@ static_assert(kWords<Counter>.size() == kCounters);
 enum class EventKind : uint8_t {
   alloc,          // address, value: bytes asked for
   free,           // address, value: bytes asked for, 0: unknown
-  recategorise,   // address of a live block: its category from its allocation on
+  recategorise,   // address of a live block: its category from its allocation on, and as label,
+                  // unless that is 0, the name of what it holds
   out_of_memory,  // address: bytes free on the device, value: bytes asked for
   phase,          // value: a Phase
   step,           // value: the step that begins, from 0

@@ -46,6 +46,12 @@ constexpr std::array kRules = {
     PythonRule{"distributed/distributed_c10d.py", "", Category::communication},
     PythonRule{"distributed/utils.py", "_sync_params_and_buffers", Category::communication},
     PythonRule{"distributed/_functional_collectives.py", "", Category::communication},
+    // A DTensor that changes its layout holds what the part of the step makes.
+    PythonRule{"distributed/tensor/_redistribute.py", "", Category::activation, "", true},
+    // These functions keep what they read from a file.
+    PythonRule{"torch/serialization.py", "", Category::checkpoint_staging, "loaded checkpoint"},
+    PythonRule{"safetensors/torch.py", "", Category::checkpoint_staging, "loaded checkpoint"},
+    PythonRule{"transformers/cache_utils.py", "", Category::activation, "key-value cache"},
     // These functions work on all parameters: they make, move, fill, step or clip them.
     PythonRule{"torch/nn/modules/module.py", "_apply", Category::parameter_shard},
     PythonRule{"torch/nn/modules/module.py", "convert", Category::parameter_shard},
@@ -55,6 +61,7 @@ constexpr std::array kRules = {
     PythonRule{"torch/nn/modules/", "__init__", Category::parameter_shard},
     PythonRule{"torch/nn/utils/clip_grad.py", "", Category::workspace},
     PythonRule{"torch/amp/grad_scaler.py", "", Category::optimizer_state},
+    PythonRule{"torch/optim/swa_utils.py", "__init__", Category::parameter_copy},
     PythonRule{"torch/optim/", "_init_group", Category::optimizer_state},
     PythonRule{"torch/optim/", "", Category::workspace},
     // torch.compile tries all kernels and chooses one of them.
@@ -86,8 +93,11 @@ const PythonRule* find_python_rule(std::string_view file, std::string_view funct
 }
 
 bool is_of_program(std::string_view file) {
-  return file.find("/torch/") == std::string_view::npos &&
-         file.find("/shardlens_record/") == std::string_view::npos;
+  const auto has = [file](std::string_view part) {
+    return file.find(part) != std::string_view::npos;
+  };
+  const bool is_of_python = has("/lib/python3") && !has("-packages/");
+  return !is_of_python && !has("/torch/") && !has("/shardlens_record/") && !file.starts_with('<');
 }
 
 Category category_of_part(StepPart part) {

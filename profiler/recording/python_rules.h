@@ -16,6 +16,8 @@ struct PythonRule {
   std::string_view file;      // the end of its path, or a part that ends in '/'
   std::string_view function;  // empty: any
   Category category{};
+  std::string_view name = "";  // of what is allocated, if the function tells more
+  bool is_of_part = false;     // the part of the step decides, whatever the functions inside say
 };
 
 /// Returns all rules. The first one that matches applies.
@@ -24,8 +26,8 @@ std::span<const PythonRule> python_rules();
 /// Returns the rule for this function, or null if there is none.
 const PythonRule* find_python_rule(std::string_view file, std::string_view function);
 
-/// True if a file belongs neither to PyTorch nor to the hooks that record it
-/// (profiler/record/python).
+/// True if a file belongs neither to PyTorch, nor to Python's own library, nor to the hooks that
+/// record it (profiler/record/python).
 bool is_of_program(std::string_view file);
 
 /// A part of a training step, as far as allocations show it.

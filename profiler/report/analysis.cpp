@@ -25,8 +25,7 @@ void Analysis::take(const Event& event) {
     case EventKind::free:
       return take_free(event);
     case EventKind::recategorise:
-      if (!set_of(event.space).recategorise(event.address, event.category)) ++unmatched_;
-      return;
+      return take_recategorise(event);
     case EventKind::out_of_memory:
       return take_failure(event);
     case EventKind::phase:
@@ -58,6 +57,11 @@ Moment Analysis::moment_of(const Event& event) const {
 
 Level& Analysis::level_of(size_t space) {
   return space == static_cast<size_t>(Space::segment) ? reserved_ : sets_[space].level();
+}
+
+void Analysis::take_recategorise(const Event& event) {
+  PeakSet& set = set_of(event.space);
+  if (!set.recategorise(event.address, event.category, event.label)) ++unmatched_;
 }
 
 void Analysis::take_alloc(const Event& event) {

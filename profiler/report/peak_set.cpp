@@ -48,7 +48,7 @@ std::optional<LiveAllocation> PeakSet::free(uint64_t address) {
   return live;
 }
 
-bool PeakSet::recategorise(uint64_t address, Category category) {
+bool PeakSet::recategorise(uint64_t address, Category category, uint32_t name) {
   const uint32_t index = by_address_.find(address);
   if (index == AddressMap::kNone) return false;
   LiveAllocation& live = slots_[index];
@@ -64,6 +64,7 @@ bool PeakSet::recategorise(uint64_t address, Category category) {
     move(asked_at_peak_, live.asked_bytes);
   }
   live.category = category;
+  if (name != 0) live.name = name;
   return true;
 }
 

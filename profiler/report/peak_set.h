@@ -53,6 +53,7 @@ struct LiveAllocation {
   int64_t step = -1;     // in which it was allocated
   uint64_t version = 0;  // the number of its allocation
   uint32_t label = 0;
+  uint32_t name = 0;  // see EventKind::recategorise
   int32_t action = -1;
   Category category{};
   Phase phase{};
@@ -73,9 +74,9 @@ class PeakSet {
   bool alloc(const Event& event, int64_t given_bytes, const Moment& moment);
   /// Removes the allocation and returns it; returns nothing for an unknown address.
   std::optional<LiveAllocation> free(uint64_t address);
-  /// Changes the category from the allocation on, and so at the peak, too. Returns false for an
-  /// unknown address.
-  bool recategorise(uint64_t address, Category category);
+  /// Changes the category from the allocation on, and so at the peak, too, and the name unless it
+  /// is 0. Returns false for an unknown address.
+  bool recategorise(uint64_t address, Category category, uint32_t name);
 
   const Level& level() const { return level_; }
   Level& level() { return level_; }

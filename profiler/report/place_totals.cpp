@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <set>
 #include <string_view>
 #include <tuple>
+#include <utility>
 
 #include "base/units.h"
 
@@ -43,12 +45,16 @@ std::vector<PlaceTotal> place_totals(const std::vector<NamedAllocation>& tensors
   using Key = std::tuple<Category, int32_t, std::string_view, std::string_view>;
   std::vector<PlaceTotal> places;
   std::map<Key, size_t> found;
+  std::set<std::pair<size_t, std::string_view>> named;  // a place and a name in it
   for (const NamedAllocation& tensor : tensors) {
     const Key key{tensor.category, tensor.action_id, tensor.action, tensor.label};
     const auto [at, is_new] = found.emplace(key, places.size());
     if (is_new) places.push_back(first_of(tensor));
     add(places[at->second], tensor);
+    const bool is_named = !tensor.name.empty() && named.emplace(at->second, tensor.name).second;
+    if (is_named) places[at->second].names.push_back(tensor.name);
   }
+  for (PlaceTotal& place : places) std::ranges::sort(place.names);
   std::ranges::stable_sort(places, std::greater(), &PlaceTotal::given_bytes);
   return places;
 }

@@ -20,6 +20,7 @@ struct PlaceTotal {
   int64_t smallest_bytes = 0;  //
   Category category{};
   std::string label;
+  std::vector<std::string> names{};  // of its allocations, each once
   int32_t action_id = -1;
   std::string action;
   int64_t youngest_steps = 0;  // the ages of its allocations

@@ -43,6 +43,7 @@ class Names {
                          .asked_bytes = one.asked_bytes,
                          .category = one.category,
                          .label = label(one.label),
+                         .name = label(one.name),
                          .action_id = one.action,
                          .action = action(one.phase, one.action),
                          .age_steps = step_now - one.step});

@@ -33,6 +33,7 @@ struct NamedAllocation {
   int64_t asked_bytes = 0;
   Category category{};
   std::string label;
+  std::string name;  // what it holds, if the program says: "layers.7.up.weight"
   int32_t action_id = -1;
   std::string action;     // in words, without its id; empty: none, or not in the schedule
   int64_t age_steps = 0;  // steps that began since it was allocated
@@ -159,6 +160,7 @@ class Analysis {
   };
 
   void take_alloc(const Event& event);
+  void take_recategorise(const Event& event);
   void take_free(const Event& event);
   void take_counter(const Event& event);
   void take_failure(const Event& event);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/strict_json.h"
+#include "profiler/report/block_names.h"
 #include "profiler/report/judgement_json.h"
 #include "profiler/report/place_totals.h"
 #include "profiler/report/report.h"
@@ -42,6 +43,7 @@ Json tensors_json(const std::vector<NamedAllocation>& tensors) {
                     {"requested_bytes", tensor.asked_bytes},
                     {"category", to_string(tensor.category)},
                     {"label", tensor.label},
+                    {"name", tensor.name},
                     {"action", tensor.action_id},
                     {"action_text", tensor.action},
                     {"age_steps", tensor.age_steps}});
@@ -60,6 +62,7 @@ Json places_json(const std::vector<NamedAllocation>& tensors) {
                     {"smallest_bytes", place.smallest_bytes},
                     {"category", to_string(place.category)},
                     {"label", place.label},
+                    {"names", joined_names(place.names)},
                     {"action", place.action_id},
                     {"action_text", place.action},
                     {"youngest_steps", place.youngest_steps},

@@ -12,6 +12,7 @@
 #include "base/shown.h"
 #include "base/units.h"
 #include "profiler/recording/profile.h"
+#include "profiler/report/block_names.h"
 #include "profiler/report/place_totals.h"
 #include "profiler/report/report.h"
 
@@ -126,17 +127,29 @@ std::string age_text(const PlaceTotal& place) {
   return fmt::format(", {}{} {} old", from, oldest, oldest == 1 ? "step" : "steps");
 }
 
+/// Returns the label and the action of a place, which may lack either.
+std::string place_text(const PlaceTotal& place) {
+  const bool has_action = place.action_id >= 0;
+  if (place.label.empty() && !has_action) return "without a line";
+  const std::string action = has_action ? action_text(place.action_id, place.action) : "";
+  if (place.label.empty()) return action;
+  return shown(place.label) + (has_action ? ", " : "") + action;
+}
+
+/// Returns ": layers.0-7.up.weight", or nothing if nothing says what the blocks hold.
+std::string named_text(const PlaceTotal& place) {
+  return place.names.empty() ? "" : ": " + names_text(place.names);
+}
+
 /// Returns a row for each of the places with the most bytes, and one for all others.
 std::string place_rows(const Header& header, const std::vector<NamedAllocation>& tensors) {
   const std::vector<PlaceTotal> places = place_totals(tensors);
   std::string text;
   for (size_t i = 0; i < std::min(kTensorRows, places.size()); ++i) {
     const PlaceTotal& place = places[i];
-    const std::string action =
-        place.action_id < 0 ? "" : ", " + action_text(place.action_id, place.action);
     text += fmt::format("  {:>12}  {:<24} {:<19} {}{}{}\n", bytes_text(place.given_bytes),
-                        count_text(place), name_in(header, place.category),
-                        place.label.empty() ? "-" : shown(place.label), action, age_text(place));
+                        count_text(place), name_in(header, place.category), place_text(place),
+                        age_text(place), named_text(place));
   }
   if (places.size() <= kTensorRows) return text;
   int64_t bytes = 0;

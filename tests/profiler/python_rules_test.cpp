@@ -32,6 +32,13 @@ TEST_CASE("a function of PyTorch says what its allocations are for") {
   CHECK(category_in("/venv/torch/nn/modules/module.py", "_apply") == Category::parameter_shard);
 }
 
+TEST_CASE("what is loaded, kept or laid out otherwise has its own rules") {
+  CHECK(category_in("/venv/torch/serialization.py", "load") == Category::checkpoint_staging);
+  CHECK(category_in("/venv/torch/optim/swa_utils.py", "__init__") == Category::parameter_copy);
+  CHECK(find_python_rule("/venv/transformers/cache_utils.py", "update")->name == "key-value cache");
+  CHECK(find_python_rule("/venv/torch/distributed/tensor/_redistribute.py", "f")->is_of_part);
+}
+
 TEST_CASE("a comprehension is a part of the function around it") {
   const std::string file = "/venv/torch/distributed/fsdp/_fully_shard/_fsdp_param.py";
   CHECK(category_in(file, "init_all_gather_outputs") == Category::unsharded_parameter);
@@ -50,6 +57,9 @@ TEST_CASE("a place is in the program, not in PyTorch nor in what records it") {
   CHECK(is_of_program("/home/user/train.py"));
   CHECK(is_of_program("/venv/site-packages/torchvision/ops.py"));
   CHECK_FALSE(is_of_program("/venv/site-packages/torch/nn/functional.py"));
+  CHECK(is_of_program("/usr/lib/python3/dist-packages/mine/train.py"));
+  CHECK_FALSE(is_of_program("/usr/lib/python3.11/copy.py"));
+  CHECK_FALSE(is_of_program("<frozen importlib._bootstrap>"));
   CHECK_FALSE(is_of_program("/build/record/python/shardlens_record/values.py"));
 }
 

@@ -111,7 +111,7 @@ void change(std::string& bytes, size_t at, const std::function<void(T&)>& edit) 
 }  // namespace
 
 TEST_CASE("recordings of every version so far are read") {
-  for (const std::string version : {"v1", "v1.1", "v1.2", "v1.3", "v1.4"}) {
+  for (const std::string version : {"v1", "v1.1", "v1.2", "v1.3", "v1.4", "v1.5"}) {
     CAPTURE(version);
     const Profile profile = read_profile((kFixtures / (version + ".slp")).string());
     CHECK(profile.judgement.faults.empty());
@@ -152,6 +152,10 @@ TEST_CASE("write the fixture of this version", "[.fixture]") {
     profile.stacks.of_label[label] = innermost;
     profile.events.push_back({.address = 1 << 20, .value = 512, .label = label});
   }
+  profile.events.push_back({.address = 1 << 20,
+                            .label = add_text("layers.0.weight"),
+                            .kind = EventKind::recategorise,
+                            .category = Category::parameter_copy});
   write_recording(profile, path.string());
   tests::write_file((kFixtures / (version + ".csv")).string(), as_csv(profile));
 }

@@ -102,6 +102,8 @@ Color color_of(Category category) {
       return rgb(0x6B2A6B);
     case Category::checkpoint_staging:
       return rgb(0x3F36A8);
+    case Category::parameter_copy:
+      return rgb(0xA65628);
     case Category::other:
       break;
   }
@@ -118,6 +120,7 @@ const std::array<Category, kCategoryCount>& stacking_order() {
                                        Category::gradient_shard,
                                        Category::optimizer_state,
                                        Category::unsharded_parameter,
+                                       Category::parameter_copy,
                                        Category::communication,
                                        Category::reduce_buffer,
                                        Category::input,
@@ -157,6 +160,8 @@ bool is_hatched(Category category, int x, int y, int period) {
       return x % period == 0 || y % period == 0;
     case Category::communication:
       return x % period == 0;
+    case Category::parameter_copy:
+      return (x - y % half + half) % half == 0;
     case Category::checkpoint_staging:
       return (x + y) % period == 0 || (x - y % period + period) % period == 0;
   }

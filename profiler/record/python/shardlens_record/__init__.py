@@ -37,6 +37,8 @@ def _changes():
 
     always = {
         "torch": [recording.follow_values if ASKED_FOR else recording.prepare],
+        "torch.autograd.graph": [recording.watch_backward],
+        "torch._inductor.utils": [recording.watch_compiled],
         "torch.distributed.fsdp._fully_shard._fsdp_param_group": [recording.watch_fsdp2],
         "torch.distributed.checkpoint.state_dict": [recording.watch_checkpoints],
         "ray.train.v2._internal.execution.worker_group.worker": [recording.end_with_ray_worker],

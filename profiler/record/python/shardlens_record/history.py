@@ -70,8 +70,28 @@ class Recorder:
     def step(self, step):
         self._mark(step=step)
 
-    def recategorise(self, address, category):
+    def recategorise(self, address, category, _name=0):
         self._mark(address=address, category=category)
+
+    def classify(self, address, category, name):
+        """Does nothing: only the recorder in C++ knows which blocks have no class yet."""
+
+    def name(self, _text):
+        """Returns the number for no name: a history has no place for names."""
+        return 0
+
+    name_next = name
+
+    def await_forward(self, look):
+        """Does nothing: only the recorder in C++ sees a forward."""
+
+    def begin_backward(self):
+        """Does nothing: what autograd allocates has no line here."""
+
+    end_backward = begin_backward
+
+    def compiled(self, *source):
+        """Does nothing: a history has the lines of generated code."""
 
     def find_workspaces(self):
         """Does nothing: only the recorder in C++ knows which blocks belong to cuBLAS."""

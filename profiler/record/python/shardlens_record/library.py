@@ -22,6 +22,9 @@ class _End(ctypes.Structure):
         "peak_allocated_bytes", "peak_reserved_bytes")]
 
 
+_LOOK = ctypes.PYFUNCTYPE(None)  # is called with Python's lock
+
+
 def load():
     library = ctypes.PyDLL(OPTIONS["library"])  # keeps Python's lock
     library.shardlens_record_begin.restype = ctypes.c_char_p
@@ -30,7 +33,13 @@ def load():
     library.shardlens_set_routing.argtypes = [ctypes.c_int32, ctypes.c_double]
     library.shardlens_place_experts.argtypes = [ctypes.c_int64, ctypes.c_int64]
     library.shardlens_record_step.argtypes = [ctypes.c_int64]
-    library.shardlens_record_recategorise.argtypes = [ctypes.c_uint64, ctypes.c_int32]
+    library.shardlens_record_name.argtypes = [ctypes.c_char_p]
+    library.shardlens_record_name.restype = ctypes.c_uint32
+    library.shardlens_record_name_next.argtypes = [ctypes.c_uint32]
+    for report in (library.shardlens_record_recategorise, library.shardlens_record_classify):
+        report.argtypes = [ctypes.c_uint64, ctypes.c_int32, ctypes.c_uint32]
+    library.shardlens_record_await_forward.argtypes = [_LOOK]
+    library.shardlens_record_compiled.argtypes = [ctypes.c_char_p] * 4 + [ctypes.c_int32]
     library.shardlens_record_share_history.argtypes = [ctypes.c_int32, ctypes.c_int64,
                                                        ctypes.c_int32]
     return library
@@ -63,10 +72,28 @@ class Recorder:
             bounds.name_in(library)
         self.step = library.shardlens_record_step
         self.recategorise = library.shardlens_record_recategorise
+        self.classify = library.shardlens_record_classify
+        self.name_next = library.shardlens_record_name_next
+        self.begin_backward = library.shardlens_record_begin_backward
+        self.end_backward = library.shardlens_record_end_backward
         self.find_workspaces = library.shardlens_record_workspaces
         self.leave_driver = library.shardlens_record_leave_driver
         self.share_history = library.shardlens_record_share_history
         self._library = library
+        self._look = None  # the function that is called in a forward
+
+    def name(self, text):
+        return self._library.shardlens_record_name(text.encode(errors="replace"))
+
+    def await_forward(self, look):
+        """Calls `look` in Python's main thread, once, during the next forward."""
+        if self._look is None:
+            self._look = _LOOK(look)
+        self._library.shardlens_record_await_forward(self._look)
+
+    def compiled(self, graph, node, place, module, is_backward):
+        texts = [text.encode(errors="replace") for text in (graph, node, place, module)]
+        self._library.shardlens_record_compiled(*texts, is_backward)
 
     def end(self):
         """Ends the recording and returns its counters, or None if there was none."""

@@ -13,13 +13,10 @@ import sys
 import time
 import weakref
 
-from . import (IS_ATTACHED, OPTIONS, account, bounds, counters, cudnn, experts, groups, history,
-               library, ranks, values)
+from . import (IS_ATTACHED, OPTIONS, account, blocks, bounds, compiled, counters, cudnn, experts,
+               groups, history, library, models, ranks, values)
 from .guards import describe, doubts, guarded, replace, say
 from .levers import sites
-
-# These are numbers of profiler/recording/profile.h.
-PARAMETER_SHARD, GRADIENT_SHARD, OPTIMIZER_STATE, GRADIENT = 0, 1, 2, 5
 
 # These are the values of c10::CachingDeviceAllocator::RecordContext.
 HISTORY_CONTEXT = {None: 0, "state": 1, "alloc": 2, "all": 3}
@@ -28,8 +25,7 @@ NOTICE = "" if IS_ATTACHED else "null device: memory is real, values are not"
 
 _AUTOGRAD_ENDS_S = 0.1  # a thread that waits for Python's lock needs less
 
-# Each of these says what is in doubt if a hook has failed.
-_CLASSES = "classes of some blocks unknown"
+# This is what is in doubt if a hook has failed.
 _STEPS = "steps of the recording may be missing"
 
 
@@ -161,8 +157,15 @@ def _open(torch, world_size, local_rank):
     else:
         _Recording.recorder = kind(start)
     _Recording.process = os.getpid()
+    blocks.begin(_Recording.recorder)
+    _Recording.recorder.await_forward(_look_at_forward)
     if _Recording.history and kind is library.Recorder:
         _Recording.recorder.share_history(*_Recording.history)
+
+
+def _look_at_forward():
+    if _is_recording():
+        models.look_at_forward()
 
 
 def _close_before(leave):
@@ -274,123 +277,60 @@ def end_with_ray_worker(module):
 # --- what blocks are ------------------------------------------------------------------------------
 
 
-_SPARSE = {
-    "torch.sparse_coo": ("_indices", "_values"),
-    "torch.sparse_csr": ("crow_indices", "col_indices", "values"),
-    "torch.sparse_csc": ("ccol_indices", "row_indices", "values"),
-    "torch.sparse_bsr": ("crow_indices", "col_indices", "values"),
-    "torch.sparse_bsc": ("ccol_indices", "row_indices", "values"),
-}
+def watch_fsdp2(module):
+    models.watch_fsdp2(module, _is_recording, _name_next)
 
 
-def _parts(tensor):
-    """Returns the tensors that a sparse tensor consists of or a subclass wraps (a DTensor, a
-    quantised or a nested tensor); the list is empty if the tensor holds memory itself."""
-    if str(tensor.layout) in _SPARSE:
-        return [getattr(tensor, name)() for name in _SPARSE[str(tensor.layout)]]
-    if hasattr(tensor, "__tensor_flatten__"):
-        return _tensors(getattr(tensor, name) for name in tensor.__tensor_flatten__()[0])
-    return []
+def watch_compiled(module):
+    compiled.watch(module, _tell_compiled)
 
 
-def _tensors(values):
-    """Returns the values that are tensors: a DTensor also lists its mesh among what it wraps."""
-    return [value for value in values if hasattr(value, "untyped_storage")]
+def _tell_compiled(*source):
+    if _is_recording():
+        _Recording.recorder.compiled(*source)
 
 
-def _wrapped(tensor):
-    """Returns the tensors among the attributes of a subclass that does not say what it wraps."""
-    return _tensors(vars(tensor).values())
+def _name_next(name):
+    if _is_recording():
+        _Recording.recorder.name_next(name)
 
 
-def _tell_parts(tensor, category):
-    parts = _parts(tensor)
-    if not parts:
-        return _tell_block(tensor, category)
-    for part in parts:
-        _tell_parts(part, category)
-    return None
-
-
-def _tell_block(tensor, category):
-    if not tensor.is_cuda:
-        return
-    storage = tensor.untyped_storage()
-    if storage.device.type != "cuda" or storage.nbytes() == 0:
-        return  # a fake tensor, or one whose memory has been given back
-    try:
-        address = storage.data_ptr()
-    except RuntimeError:  # a wrapper has no address
-        wrapped = _wrapped(tensor)
-        if not wrapped:
-            raise
-        for part in wrapped:
-            _tell_parts(part, category)
-        return
-    _Recording.recorder.recategorise(address, category)
-
-
-@guarded(_CLASSES)
-def _tell(tensor, category):
-    """Reports a tensor's class without calling its __torch_function__, which may do anything."""
-    with sys.modules["torch"]._C.DisableTorchFunction():
-        _tell_parts(tensor, category)
-
-
-def _parameters(optimizer):
-    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
-
-
-@guarded(_CLASSES)
-def _tell_parameters(optimizer):
-    for parameter in _parameters(optimizer):
-        _tell(parameter, PARAMETER_SHARD)
-
-
-def _is_sharded(parameter):
-    return hasattr(parameter, "_local_tensor") or hasattr(parameter, "_sharded_size")
-
-
-@guarded(_CLASSES)
-def _tell_gradients(optimizer):
-    for parameter in _parameters(optimizer):
-        if parameter.grad is not None:
-            _tell(parameter.grad, GRADIENT_SHARD if _is_sharded(parameter) else GRADIENT)
-
-
-@guarded(_CLASSES)
-def _tell_state(optimizer, torch):
+@guarded(blocks.CLASSES)
+def _tell_state(optimizer):
     """Reports the classes once: after the first step, parameters and state only move when loaded."""
     if optimizer in _Recording.classed:
         return
     _Recording.classed.add(optimizer)
-    _tell_parameters(optimizer)
-    for state in optimizer.state.values():
-        for value in state.values() if isinstance(state, dict) else [state]:
-            if isinstance(value, torch.Tensor):
-                _tell(value, OPTIMIZER_STATE)
+    models.find()
+    models.tell_parameters(optimizer)
+    models.tell_state(optimizer)
 
 
-def watch_fsdp2(module):
-    """Reports gradients of gathered parameters, which are freed before the optimizer sees any."""
+def _after_backward():
+    if _is_recording() and _Recording.step < 0:
+        models.tell_all_gradients()
 
-    @guarded(_CLASSES)
-    def tell(group):
-        if _is_recording():
-            for parameter in group.fsdp_params:
-                whole = getattr(parameter, "_unsharded_param", None)
-                if whole is not None and whole.grad is not None:
-                    _tell(whole.grad, GRADIENT)
 
-    def telling(inner):
+@guarded("what backward allocates has no line of the program")
+def watch_backward(module):
+    """Tells the recorder which line calls backward."""
+
+    def calling(inner):
         @functools.wraps(inner)
-        def post_backward(self, *args, **kwargs):
-            tell(self)
-            return inner(self, *args, **kwargs)
+        def run_backward(*args, **kwargs):
+            if not _is_recording():
+                return inner(*args, **kwargs)
+            recorder = _Recording.recorder
+            recorder.begin_backward()
+            try:
+                return inner(*args, **kwargs)
+            finally:
+                recorder.end_backward()
+                _after_backward()
 
-        return post_backward
+        return run_backward
 
-    replace(module.FSDPParamGroup, "post_backward", telling)
+    replace(module, "_engine_run_backward", calling)
 
 
 # --- steps ----------------------------------------------------------------------------------------
@@ -399,6 +339,8 @@ def watch_fsdp2(module):
 def _step_begins():
     _Recording.step += 1
     _Recording.recorder.step(_Recording.step)
+    if _Recording.step & (_Recording.step - 1) == 0:  # modules may be made at any time
+        _Recording.recorder.await_forward(_look_at_forward)
 
 
 @guarded(_STEPS)
@@ -407,13 +349,13 @@ def _made(optimizer):
         return
     _Recording.stepping = None  # the program continues with another optimizer
     if _Recording.step < 0:
-        _tell_parameters(optimizer)
+        models.tell_parameters(optimizer)
         _step_begins()
 
 
 def _before_step(optimizer, *_):
     if _is_recording():
-        _tell_gradients(optimizer)
+        models.tell_gradients(optimizer)
 
 
 def _end_early():
@@ -430,7 +372,7 @@ def _after_step(optimizer, *_):
         os._exit(0)  # the program has caught SystemExit
     if not _is_recording() or _Recording.makes_state:
         return
-    _tell_state(optimizer, sys.modules["torch"])
+    _tell_state(optimizer)
     if _Recording.stepping is None:
         _Recording.stepping = id(optimizer)
     if _Recording.stepping != id(optimizer):
@@ -469,7 +411,7 @@ def _loading(load):
     return load_state_dict
 
 
-@guarded(_CLASSES)
+@guarded(blocks.CLASSES)
 def _tell_again(optimizer):
     _Recording.classed.discard(optimizer)
 

@@ -1,0 +1,246 @@
+"""Finds the program's models, whose parameters, buffers, gradients and optimizer states get names,
+and the tensors that the first forward of a program gets."""
+
+import functools
+import gc
+import sys
+import weakref
+
+from . import blocks
+from .blocks import (GRADIENT, GRADIENT_SHARD, INPUT, OPTIMIZER_STATE, PARAMETER_SHARD,
+                     UNSHARDED_PARAMETER)
+from .guards import guarded, replace
+
+# Parts of a parameter's name that wrappers of a module add.
+_WRAPPERS = {"module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
+
+_names = {}  # by id of a parameter: a weak reference, and its name
+
+
+def _is_module(thing, torch):
+    return torch.nn.Module in type(thing).__mro__
+
+
+def _modules(torch):
+    """Returns all modules that exist. Asking for an object's class runs nothing of the object."""
+    return [thing for thing in gc.get_objects() if _is_module(thing, torch)]
+
+
+def _roots(modules):
+    """Returns the modules that are in no other one."""
+    inner = {id(child) for module in modules for child in module._modules.values()}
+    return [module for module in modules if id(module) not in inner]
+
+
+def _plain(name):
+    return ".".join(part for part in name.split(".") if part not in _WRAPPERS)
+
+
+def _held(root):
+    """Returns the name and the tensor of each parameter and buffer."""
+    return [*root.named_parameters(), *root.named_buffers()]
+
+
+def _without_wrappers(root):
+    while type(root).__name__ in ("DistributedDataParallel", "OptimizedModule", "DataParallel"):
+        inner = root._modules.get("module") or root._modules.get("_orig_mod")
+        if inner is None:
+            return root
+        root = inner
+    return root
+
+
+@guarded(blocks.CLASSES)
+def find():
+    """Names what the modules hold, and reports that their blocks are parameters."""
+    torch = sys.modules["torch"]
+    roots = [(root, _held(root)) for root in _roots(_modules(torch)) if hasattr(root, "_modules")]
+    roots = [(root, held) for root, held in roots if held]
+    found, seen = [], set()
+    for root, held in sorted(roots, key=lambda pair: -len(pair[1])):
+        new = [(name, tensor) for name, tensor in held if id(tensor) not in seen]
+        seen.update(id(tensor) for _, tensor in new)
+        is_only = len(new) == len(held) and len(roots) == 1
+        prefix = "" if is_only or not found else f"{type(_without_wrappers(root)).__name__}."
+        for name, tensor in new:
+            _names[id(tensor)] = weakref.ref(tensor), prefix + _plain(name)
+            found.append((tensor, PARAMETER_SHARD, prefix + _plain(name)))
+    blocks.tell(found)
+
+
+def name_of(parameter):
+    """Returns the parameter's name in its model; empty if it is in none that was found."""
+    reference, name = _names.get(id(parameter), (None, ""))
+    return name if reference is not None and reference() is parameter else ""
+
+
+def _parameters(optimizer):
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def tell_parameters(optimizer):
+    blocks.tell([(one, PARAMETER_SHARD, name_of(one)) for one in _parameters(optimizer)])
+
+
+def _is_sharded(parameter):
+    return hasattr(parameter, "_local_tensor") or hasattr(parameter, "_sharded_size")
+
+
+def _gradients(parameters):
+    return [(one.grad, GRADIENT_SHARD if _is_sharded(one) else GRADIENT, name_of(one))
+            for one in parameters if one.grad is not None]
+
+
+@guarded(blocks.CLASSES)
+def tell_gradients(optimizer):
+    blocks.tell(_gradients(_parameters(optimizer)))
+
+
+@guarded(blocks.CLASSES)
+def tell_all_gradients():
+    """Reports the gradients of all models, for a program without an optimizer."""
+    torch = sys.modules["torch"]
+    known = [reference() for reference, _ in list(_names.values())]
+    blocks.tell(_gradients([one for one in known if isinstance(one, torch.nn.Parameter)]))
+
+
+@guarded(blocks.CLASSES)
+def tell_state(optimizer):
+    """Reports an optimizer's state, whose values may be tensors or dictionaries of tensors."""
+    torch = sys.modules["torch"]
+    found = []
+    for parameter, state in optimizer.state.items():
+        name = name_of(parameter)
+        values = state.items() if isinstance(state, dict) else [("state", state)]
+        found += [(value, OPTIMIZER_STATE, f"{key} of {name}" if name else "")
+                  for key, value in values if isinstance(value, torch.Tensor)]
+    blocks.tell(found)
+
+
+# --- the first forward ----------------------------------------------------------------------------
+
+
+def _tensors_in(value, torch, depth=3):
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if depth == 0 or not isinstance(value, (list, tuple, dict)):
+        return []
+    inner = value.values() if isinstance(value, dict) else value
+    return [tensor for one in inner for tensor in _tensors_in(one, torch, depth - 1)]
+
+
+def _outermost_call():
+    """Returns the frame of the outermost call of a module that runs, in any thread."""
+    for frame in sys._current_frames().values():
+        found = None
+        while frame is not None:
+            code = frame.f_code
+            if code.co_name == "_wrapped_call_impl" and code.co_filename.endswith("nn/modules/module.py"):
+                found = frame
+            frame = frame.f_back
+        if found is not None:
+            return found
+    return None
+
+
+@guarded(blocks.CLASSES)
+def look_at_forward():
+    """Looks at the forward that runs: at what the outermost module gets, and at all modules. The
+    arguments live as long as that call, so that reading them keeps nothing alive."""
+    torch = sys.modules["torch"]
+    call = _outermost_call()
+    if call is not None:
+        given = [call.f_locals.get("args", ()), call.f_locals.get("kwargs", {})]
+        blocks.tell([(one, INPUT, "") for one in _tensors_in(given, torch)], only_unknown=True)
+    find()
+
+
+# --- FSDP2 ----------------------------------------------------------------------------------------
+
+
+def _group_name(group):
+    count = len(group.fsdp_params)
+    name = getattr(group, "_module_fqn", None) or "the root module"
+    return f"{_plain(name)} ({count} {'parameter' if count == 1 else 'parameters'})"
+
+
+def _naming(name_next):
+    """Returns a wrapper that names what a method of a group of parameters allocates."""
+
+    @guarded(blocks.CLASSES)
+    def begin(group):
+        name_next(blocks.label(_group_name(group)))
+
+    def wrap(inner):
+        @functools.wraps(inner)
+        def call(self, *args, **kwargs):
+            begin(self)
+            try:
+                return inner(self, *args, **kwargs)
+            finally:
+                name_next(0)
+
+        return call
+
+    return wrap
+
+
+def _whole_gradients(group):
+    """Returns the gradients of gathered parameters, which are freed before the optimizer sees any.
+    Those that are kept for a later reduction have got their name."""
+    is_kept = not getattr(group, "reduce_grads", True)
+    were_kept = group.__dict__.get("_shardlens_kept", False)
+    group._shardlens_kept = is_kept
+    found = []
+    for parameter in group.fsdp_params:
+        name = getattr(parameter, "_param_fqn", None)
+        text = f"{_plain(name)} ({'whole, not reduced' if is_kept else 'whole'})" if name else ""
+        whole = getattr(parameter, "_unsharded_param", None)
+        for gradient in (getattr(whole, "grad", None),
+                         getattr(parameter, "unsharded_accumulated_grad", None)):
+            if gradient is not None:
+                found.append((gradient, GRADIENT, "" if were_kept else text))
+    return found
+
+
+def _gathered(group):
+    return [(tensor, UNSHARDED_PARAMETER, _plain(getattr(parameter, "_param_fqn", None) or ""))
+            for parameter in group.fsdp_params for tensor in parameter.all_gather_outputs]
+
+
+def watch_fsdp2(module, is_recording, name_next):
+    """Names what the groups of parameters allocate, and the gradients of gathered parameters."""
+
+    @guarded(blocks.CLASSES)
+    def tell(group):
+        if is_recording():
+            blocks.tell(_whole_gradients(group))
+
+    @guarded(blocks.CLASSES)
+    def tell_gathered(group):
+        if is_recording():
+            blocks.tell(_gathered(group))
+
+    def telling(inner):
+        @functools.wraps(inner)
+        def post_backward(self, *args, **kwargs):
+            tell(self)
+            return inner(self, *args, **kwargs)
+
+        return post_backward
+
+    def telling_gathered(inner):
+        @functools.wraps(inner)
+        def wait_for_unshard(self, *args, **kwargs):
+            is_new = getattr(self, "_all_gather_result", None) is not None
+            result = inner(self, *args, **kwargs)
+            if is_new:
+                tell_gathered(self)
+            return result
+
+        return wait_for_unshard
+
+    naming = _naming(name_next)
+    replace(module.FSDPParamGroup, "post_backward", lambda inner: telling(naming(inner)))
+    replace(module.FSDPParamGroup, "unshard", naming)
+    replace(module.FSDPParamGroup, "wait_for_unshard", lambda inner: telling_gathered(naming(inner)))

@@ -1,0 +1,170 @@
+"""Records programs (scripts/named.py) and looks for the names and categories of their blocks.
+
+    named_cases.py quick|long [CASE...]
+
+`long` also records those that need compilers or other libraries than PyTorch, if the Python has them.
+recorded.py says which Python runs them.
+"""
+
+import json
+import subprocess
+import sys
+
+from recorded import HERE, PYTHON, OnNullDevice, report_of, run_cases
+
+MOST_OTHER = 0.02
+MOST_WITHOUT_LINE = 0.01
+EIGHT = ["--world", "8", "--rank", "0"]
+
+
+def recorded(folder, *arguments, flags=()):
+    """Records a program; its own peak must be what PyTorch counted."""
+    done = OnNullDevice(folder, PYTHON, HERE / "scripts" / "named.py", *arguments, flags=flags)
+    done.expect(0, "as PyTorch counted: equal")
+    return done
+
+
+def places_of(done, *, most_other=MOST_OTHER):
+    """Returns the places at the peak, after checking that the most part has a category and a line."""
+    peak = report_of(done.out)["at_peak"]
+    places = peak["places"]
+    whole = sum(place["bytes"] for place in places)
+    nameless = sum(place["bytes"] for place in places if not place["label"])
+    if peak["other_share"] > most_other:
+        raise AssertionError(f"{peak['other_share']:.1%} of the peak is other: {places[:5]}")
+    if nameless > MOST_WITHOUT_LINE * whole:
+        raise AssertionError(f"{nameless} of {whole} bytes have no line")
+    return places
+
+
+def expect_place(places, category, *parts):
+    """Returns the largest place of the category; its label or one of its names has each part."""
+    found = next((place for place in places if place["category"] == category), None)
+    if found is None:
+        raise AssertionError(f"no {category} in {places[:8]}")
+    text = "; ".join([found["label"], *found["names"]])
+    missing = [part for part in parts if part not in text]
+    if missing:
+        raise AssertionError(f"{category} lacks {missing}: {text}")
+    return found
+
+
+def line_of(text):
+    """Returns the number of the line of named.py that has this text."""
+    lines = (HERE / "scripts" / "named.py").read_text().split("\n")
+    return next(i for i, line in enumerate(lines, 1) if text in line)
+
+
+def check_deferred(folder):
+    places = places_of(recorded(folder, "deferred", "--defer", flags=EIGHT))
+    expect_place(places, "gradient", f"named.py:{line_of('torch.relu(self.up')} forward, backward from "
+                 f"named.py:{line_of('.pow(2).mean().backward()')} deferred",
+                 "0-3.down.weight (whole, not reduced)", "0-3.up.weight (whole, not reduced)")
+    expect_place(places, "reduce_buffer", "(2 parameters)", "backward from named.py")
+    expect_place(places, "optimizer_state", "exp_avg of 0-3.down.weight")
+    expect_place(places, "parameter_shard", "0-3.up.weight")
+
+
+def check_reduced_at_once(folder):
+    done = recorded(folder, "deferred", flags=EIGHT)
+    if "not reduced" in json.dumps(places_of(done)):
+        raise AssertionError("gradients that are reduced at once are called not reduced")
+
+
+def check_autocast(folder):
+    places = places_of(recorded(folder, "autocast", flags=EIGHT))
+    expect_place(places, "parameter_copy", "up.weight")
+
+
+def check_mixed_precision(folder):
+    places = places_of(recorded(folder, "autocast", "--policy", flags=EIGHT))
+    if any(place["category"] == "parameter_copy" for place in places):
+        raise AssertionError("FSDP2's own casts are called copies of parameters")
+
+
+def check_assigned(folder):
+    places = places_of(recorded(folder, "assigned"))
+    whole = sum(p["requested_bytes"] for p in places if p["category"] == "parameter_shard")
+    shapes = [(1024, 1024), (768, 1024), (1024, 768), (512, 1024), (10, 512)]
+    wanted = sum(4 * (rows * columns + rows) for rows, columns in shapes)
+    if whole != wanted:
+        raise AssertionError(f"{whole} bytes of parameters, not {wanted}")
+
+
+def check_without_optimizer(folder):
+    places = places_of(recorded(folder, "plain"))
+    expect_place(places, "gradient", "backward from named.py")
+    expect_place(places, "parameter_shard", "0-2.up.weight")
+
+
+def check_inference(folder):
+    places = places_of(recorded(folder, "generate"))
+    expect_place(places, "activation", "forward")
+    expect_place(places, "input", f"named.py:{line_of('torch.randn(2048')}")
+
+
+def check_kinds(folder, name, flags=()):
+    done = recorded(folder, name, flags=flags)
+    kinds = json.loads(next(line for line in done.text.split("\n") if line.startswith("{")))
+    places = report_of(done.out)["at_peak"]["places"]
+    wrong = []
+    for size, (category, part) in kinds.items():
+        if not any(place["category"] == category and holds(place, int(size), part) for place in places):
+            wrong.append((size, category, part))
+    if wrong:
+        raise AssertionError(f"{len(wrong)} of {len(kinds)} kinds: {wrong} not in {places}")
+
+
+def holds(place, size, part):
+    """True if a block of the place has the size, as far as its largest and its smallest tell."""
+    given = (size + 511) // 512 * 512
+    fits = place["smallest_bytes"] <= given + (1 << 20) and given <= place["largest_bytes"]
+    return fits and (not part or any(part in name for name in place["names"]))
+
+
+def check_kinds_of_torch(folder):
+    check_kinds(folder, "torch")
+
+
+def check_kinds_of_fsdp2(folder):
+    check_kinds(folder, "fsdp2", EIGHT)
+
+
+def check_kinds_of_transformers(folder):
+    check_kinds(folder, "transformers")
+
+
+def check_kinds_of_accelerate(folder):
+    check_kinds(folder, "accelerate")
+
+
+def check_compiled(folder):
+    places = places_of(recorded(folder, "compiled"))
+    if len(places) > 20:
+        raise AssertionError(f"{len(places)} places")
+    expect_place(places, "activation", f"named.py:{line_of('torch.relu(self.up')} forward, compiled graph 0",
+                 "up")
+    if any("call" in place["label"].split() for place in places):
+        raise AssertionError("a line of generated code")
+
+
+QUICK = [check_deferred, check_autocast, check_assigned, check_kinds_of_torch]
+MORE = [check_reduced_at_once, check_mixed_precision, check_without_optimizer, check_inference,
+        check_kinds_of_fsdp2]
+WITH = {"transformers": [check_kinds_of_transformers], "accelerate": [check_kinds_of_accelerate],
+        "filelock": [check_compiled]}
+
+
+def has(module):
+    code = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({module!r}) is None)"
+    return subprocess.run([PYTHON, "-c", code], check=False).returncode == 0
+
+
+def main():
+    if sys.argv[1] == "quick":
+        return run_cases(QUICK)
+    return run_cases(QUICK + MORE + [case for name in WITH if has(name) for case in WITH[name]])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
