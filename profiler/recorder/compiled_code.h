@@ -23,7 +23,7 @@ struct CompiledSource {
 void tell_compiled_source(std::string_view graph, std::string_view node,
                           const CompiledSource& source);
 
-/// What a line of generated code allocates for.
+/// The purpose of what a line of generated code allocates.
 struct CompiledLine {
   std::string label;         // "train.py:16 forward, compiled graph 0 forward"
   std::string module;        // or the nodes of the graph, if their source is not known
@@ -32,7 +32,7 @@ struct CompiledLine {
 
 /// Returns it for the text of a generated file and a line in it, from 1.
 CompiledLine compiled_line(std::string_view text, int line);
-/// Does the same for a file, and remembers the answer. Any thread may call.
+/// Returns it for a file, and remembers the answer. Any thread may call.
 const CompiledLine& compiled_line_of(const std::string& file, int line);
 
 }  // namespace shardlens::profiler

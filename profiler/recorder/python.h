@@ -63,7 +63,7 @@ void shardlens_record_name_next(uint32_t name);
 /// Sets the Category of the live block at `address`, from its allocation on, and its name unless
 /// that is 0.
 void shardlens_record_recategorise(uint64_t address, int32_t category, uint32_t name);
-/// Does the same if the block has no category yet.
+/// Sets both if the block has no category yet.
 void shardlens_record_classify(uint64_t address, int32_t category, uint32_t name);
 /// The calling thread calls backward between these. What autograd's threads allocate for it gets
 /// the caller's line.

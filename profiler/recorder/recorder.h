@@ -86,7 +86,7 @@ class Recorder {
   /// Changes the category of a live LibTorch block, from its allocation on, and names what it holds
   /// by a label, unless that is 0.
   void recategorise(Space space, const void* address, Category category, uint32_t name = 0);
-  /// Does the same if nobody has said what the block is: if it is `other`.
+  /// Recategorises a block of the device that nobody has classed: one that is `other`.
   void classify(const void* address, Category category, uint32_t name);
   /// Returns the name of the parameter that the calling thread's operators copy now, or 0 if it has
   /// none; nothing if they copy no parameter.

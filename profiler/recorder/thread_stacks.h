@@ -13,7 +13,8 @@
 
 namespace shardlens::profiler {
 
-/// What a stack of Python functions says about an allocation. Texts live as long as the process.
+/// The facts that a stack of Python functions tells about an allocation. Texts live as long as the
+/// process.
 struct SeenPlace {
   const PythonRule* rule = nullptr;       // of the innermost function that has one
   const std::string* place = nullptr;     // the innermost function of the program; null: none

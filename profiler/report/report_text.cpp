@@ -128,7 +128,7 @@ std::string age_text(const PlaceTotal& place) {
 }
 
 /// Returns the label and the action of a place, which may lack either.
-std::string place_text(const PlaceTotal& place) {
+std::string origin_text(const PlaceTotal& place) {
   const bool has_action = place.action_id >= 0;
   if (place.label.empty() && !has_action) return "without a line";
   const std::string action = has_action ? action_text(place.action_id, place.action) : "";
@@ -148,7 +148,7 @@ std::string place_rows(const Header& header, const std::vector<NamedAllocation>&
   for (size_t i = 0; i < std::min(kTensorRows, places.size()); ++i) {
     const PlaceTotal& place = places[i];
     text += fmt::format("  {:>12}  {:<24} {:<19} {}{}{}\n", bytes_text(place.given_bytes),
-                        count_text(place), name_in(header, place.category), place_text(place),
+                        count_text(place), name_in(header, place.category), origin_text(place),
                         age_text(place), named_text(place));
   }
   if (places.size() <= kTensorRows) return text;

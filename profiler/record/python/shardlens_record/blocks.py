@@ -98,6 +98,12 @@ def label(name):
     return _Told.labels[name]
 
 
+def tell_block(address, category, number):
+    """Reports one block, with the number of its name."""
+    if _Told.recorder is not None:
+        _Told.recorder.recategorise(address, category, number)
+
+
 @guarded(CLASSES)
 def tell(found, only_unknown=False):
     """Reports (tensor, category, name) of each tensor. Tensors that share a block share its name."""

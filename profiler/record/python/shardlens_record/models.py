@@ -15,6 +15,7 @@ from .guards import guarded, replace
 _WRAPPERS = {"module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
 
 _names = {}  # by id of a parameter: a weak reference, and its name
+_roots_found = []  # weak references to the modules that are in no other one
 
 
 def _is_module(thing, torch):
@@ -26,10 +27,11 @@ def _modules(torch):
     return [thing for thing in gc.get_objects() if _is_module(thing, torch)]
 
 
-def _roots(modules):
-    """Returns the modules that are in no other one."""
+def _find_roots(torch):
+    """Finds the modules that are in no other one. This takes 0.1 s, so it is not done at each look."""
+    modules = [module for module in _modules(torch) if "_modules" in module.__dict__]
     inner = {id(child) for module in modules for child in module._modules.values()}
-    return [module for module in modules if id(module) not in inner]
+    _roots_found[:] = [weakref.ref(module) for module in modules if id(module) not in inner]
 
 
 def _plain(name):
@@ -52,10 +54,16 @@ def _without_wrappers(root):
 
 @guarded(blocks.CLASSES)
 def find():
-    """Names what the modules hold, and reports that their blocks are parameters."""
-    torch = sys.modules["torch"]
-    roots = [(root, _held(root)) for root in _roots(_modules(torch)) if hasattr(root, "_modules")]
-    roots = [(root, held) for root, held in roots if held]
+    """Finds the modules and looks at them."""
+    _find_roots(sys.modules["torch"])
+    look()
+
+
+@guarded(blocks.CLASSES)
+def look():
+    """Names what the known modules hold, and reports that their blocks are parameters."""
+    roots = [root for root in (reference() for reference in _roots_found) if root is not None]
+    roots = [(root, held) for root, held in ((root, _held(root)) for root in roots) if held]
     found, seen = [], set()
     for root, held in sorted(roots, key=lambda pair: -len(pair[1])):
         new = [(name, tensor) for name, tensor in held if id(tensor) not in seen]
@@ -152,7 +160,7 @@ def look_at_forward():
     if call is not None:
         given = [call.f_locals.get("args", ()), call.f_locals.get("kwargs", {})]
         blocks.tell([(one, INPUT, "") for one in _tensors_in(given, torch)], only_unknown=True)
-    find()
+    look() if _roots_found else find()
 
 
 # --- FSDP2 ----------------------------------------------------------------------------------------
@@ -187,7 +195,7 @@ def _naming(name_next):
 
 def _whole_gradients(group):
     """Returns the gradients of gathered parameters, which are freed before the optimizer sees any.
-    Those that are kept for a later reduction have got their name."""
+    Those that are kept for a later reduction were named before."""
     is_kept = not getattr(group, "reduce_grads", True)
     were_kept = group.__dict__.get("_shardlens_kept", False)
     group._shardlens_kept = is_kept
@@ -203,9 +211,19 @@ def _whole_gradients(group):
     return found
 
 
-def _gathered(group):
-    return [(tensor, UNSHARDED_PARAMETER, _plain(getattr(parameter, "_param_fqn", None) or ""))
-            for parameter in group.fsdp_params for tensor in parameter.all_gather_outputs]
+def _tell_gathered(group):
+    """Names the blocks of gathered parameters. This happens twice a layer in each step, so it takes
+    the shortest way: these tensors are plain, and the names stay."""
+    labels = group.__dict__.get("_shardlens_labels")
+    if labels is None:
+        labels = [blocks.label(_plain(getattr(parameter, "_param_fqn", None) or ""))
+                  for parameter in group.fsdp_params]
+        group._shardlens_labels = labels
+    for parameter, label in zip(group.fsdp_params, labels):
+        for tensor in parameter.all_gather_outputs:
+            storage = tensor.untyped_storage()
+            if storage.nbytes():
+                blocks.tell_block(storage.data_ptr(), UNSHARDED_PARAMETER, label)
 
 
 def watch_fsdp2(module, is_recording, name_next):
@@ -219,7 +237,7 @@ def watch_fsdp2(module, is_recording, name_next):
     @guarded(blocks.CLASSES)
     def tell_gathered(group):
         if is_recording():
-            blocks.tell(_gathered(group))
+            _tell_gathered(group)
 
     def telling(inner):
         @functools.wraps(inner)
