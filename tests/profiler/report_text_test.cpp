@@ -122,7 +122,7 @@ TEST_CASE("a report has no row for what was not recorded, nor for zero bytes") {
   parameters               2.00 MiB     2.00 MiB  100.0 %
   total                    2.00 MiB     2.00 MiB  100.0 %
 
-      2.00 MiB                           parameters          -
+      2.00 MiB                           parameters          without a line
 
   reserved peak         2.00 MiB, starting, no times, for 2.00 MiB of parameters
     asked for               2.00 MiB

@@ -145,7 +145,7 @@ def compiled(_):
 
 def in_torch(_):
     model = nn.Sequential(nn.Linear(1024, 515, bias=False), nn.Linear(515, 331, bias=False)).cuda()
-    kind(model[0].weight, "parameter_shard", "0.weight")
+    kind(model[0].weight, "parameter_shard", ".weight")
     model.register_buffer("table", torch.zeros(301, 1024).cuda())
     kind(model.table, "parameter_shard", "table")
     frozen = nn.Linear(1024, 303, bias=False, device="meta").requires_grad_(False)
@@ -172,7 +172,7 @@ def in_torch(_):
         model(torch.randn(16, 1024, device="cuda")).mean().backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=False)
-    kind(optimizer.state[model[1].weight]["exp_avg"], "optimizer_state", "exp_avg of 1.weight")
+    kind(optimizer.state[model[1].weight]["exp_avg"], "optimizer_state", "exp_avg of ")
     mean = kind(filled.weight.detach().to(torch.float64), "parameter_copy", "weight")
     average = torch.optim.swa_utils.AveragedModel(nn.Linear(1024, 313, bias=False).cuda())
     kind(average.module.weight, "parameter_copy")
@@ -196,17 +196,17 @@ def in_fsdp2(_):
         fully_shard(layer, reshard_after_forward=False)
     fully_shard(model)
     model.to_empty(device="cuda")
-    kind(model[1].weight, "parameter_shard", "1.weight")
+    kind(model[1].weight, "parameter_shard", ".weight")
     optimizer = torch.optim.AdamW(model.parameters())
     for _ in range(2):
         model(torch.randn(16, 1024, device="cuda")).mean().backward()
         optimizer.step()
         optimizer.zero_grad()
-    kind(optimizer.state[model[1].weight]["exp_avg"], "optimizer_state", "exp_avg of 1.weight")
+    kind(optimizer.state[model[1].weight]["exp_avg"], "optimizer_state", "exp_avg of ")
     batch = kind(torch.randn(331, 1024, device="cuda"), "input")
     out = kind(model(batch), "activation")
     whole = 4 * 1024 * 1088
-    KINDS[whole] = ["unsharded_parameter", "1.weight"]
+    KINDS[whole] = ["unsharded_parameter", ".weight"]
     peak()
     return [batch, out]
 
@@ -242,7 +242,7 @@ def in_accelerate(_):
         optimizer.step()
         optimizer.zero_grad()
     kind(batch, "input")
-    kind(accelerator.unwrap_model(model)[1].weight, "parameter_shard", "1.weight")
+    kind(accelerator.unwrap_model(model)[1].weight, "parameter_shard", ".weight")
     state = optimizer.optimizer.state[accelerator.unwrap_model(model)[0].weight]
     kind(state["exp_avg_sq"], "optimizer_state", "exp_avg")
     KINDS.pop(4 * 521 * 1024)  # as many bytes as its parameter
