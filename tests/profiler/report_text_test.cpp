@@ -29,7 +29,7 @@ constexpr const char* kSmallText =
   total                    7.00 MiB     7.00 MiB  100.0 %
 
       4.00 MiB                           parameter_shard     mlp0.weight, 1 step old
-      3.00 MiB                           activation          -, 0 FORWARD unit=a group=b0
+      3.00 MiB                           activation          0 FORWARD unit=a group=b0
 
   reserved peak         20.00 MiB, starting, after 0.003 s, for 4.00 MiB of mlp0.weight
     asked for               4.00 MiB
