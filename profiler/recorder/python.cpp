@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <exception>
 #include <memory>
@@ -196,6 +197,11 @@ void begin_coming_step(Recorder& active) {
   active.step(step);
 }
 
+/// Notes the purpose of the pinned memory that this thread asks for now.
+void prepare_purpose() {
+  if (Recorder* const active = Recorder::active()) next_purpose = purpose_of_next(*active);
+}
+
 /// Makes the context of an allocation. The allocator calls this for the stacks of its own history.
 std::shared_ptr<c10::GatheredContext> gather() {
   if (Recorder* const active = Recorder::active()) {
@@ -234,6 +240,17 @@ void sample_device(Recorder& active) {
   if (samples_device && !start_is_due) active.sample_device();
 }
 
+/// Samples the host's memory a few times a second at most: on a null device with much pinned memory
+/// it takes tens of milliseconds.
+void sample_host_now_and_then(Recorder& active) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds kPause{300};
+  static Clock::time_point next;
+  if (Clock::now() < next) return;
+  active.sample_host();
+  next = Clock::now() + kPause;
+}
+
 /// Returns the recorder of this process, which is kept until the program ends, since allocations go
 /// on while it ends.
 std::unique_ptr<Recorder>& recorder() {
@@ -256,9 +273,11 @@ void begin(const ShardlensRecordStart& start) {
       .device_before_bytes = is_attached ? device_used_bytes(start.gpu) : std::nullopt,
       .of_host = false,
       .of_driver = is_attached,  // a null device's driver tells no more than segments do
+      .of_pinned = true,
       .has_context = !is_attached,
       .purpose = [] { return next_purpose; },
-      .operator_ended = place_after_operator});
+      .operator_ended = place_after_operator,
+      .prepare_purpose = prepare_purpose});
   start_is_due = samples_device = is_attached;
   listen(RecordContext::ALLOC, 1, false);
   static std::once_flag once;
@@ -293,7 +312,10 @@ void shardlens_record_leave_driver() {
 }
 
 void shardlens_record_step(int64_t step) {
-  if (Recorder* const active = Recorder::active()) sample_device(*active);
+  if (Recorder* const active = Recorder::active()) {
+    sample_device(*active);
+    sample_host_now_and_then(*active);
+  }
   coming_step = step;
   step_part = StepPart::before_forward;
 }
@@ -367,6 +389,7 @@ bool shardlens_record_end(ShardlensRecordEnd* end) {
   Recorder* const active = Recorder::active();
   if (active == nullptr) return false;
   sample_device(*active);
+  active->sample_host();
   const auto stats = allocator::getDeviceStats(c10::cuda::current_device());
   const RecorderSummary summary = recorder()->close();
   *end = {.events = summary.events,

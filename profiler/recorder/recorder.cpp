@@ -5,6 +5,7 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 #include <torch/csrc/autograd/function.h>
 #include <unistd.h>
 
@@ -19,9 +20,11 @@
 
 #include "base/check.h"
 #include "profiler/file/writer.h"
+#include "profiler/null_device/driver/pinned.h"
 #include "profiler/recorder/clock.h"
 #include "profiler/recorder/driver.h"
 #include "profiler/recorder/known_classes.h"
+#include "profiler/recorder/pinned_requests.h"
 #include "profiler/recorder/versions.h"
 #include "profiler/report/recording_report.h"
 
@@ -139,13 +142,27 @@ Header starting_now(Header header) {
   return header;
 }
 
+/// Returns a function of the null device's driver, or null on a real GPU.
+template <class Call>
+Call* null_device_call(const char* name) {
+  return reinterpret_cast<Call*>(::dlsym(RTLD_DEFAULT, name));
+}
+
+/// Returns the pinned memory that only a null device does not take of the host.
+int64_t untouched_pinned_bytes() {
+  static const auto untouched = null_device_call<decltype(shardlens_null_untouched_pinned_bytes)>(
+      "shardlens_null_untouched_pinned_bytes");
+  return untouched == nullptr ? 0 : static_cast<int64_t>(untouched());
+}
+
 int64_t resident_bytes() {
   std::FILE* file = std::fopen("/proc/self/statm", "r");
   if (file == nullptr) return 0;
   long long total_pages = 0, resident_pages = 0;
   const int read = std::fscanf(file, "%lld %lld", &total_pages, &resident_pages);
   std::fclose(file);
-  return read == 2 ? resident_pages * ::sysconf(_SC_PAGESIZE) : 0;
+  if (read != 2) return 0;
+  return resident_pages * ::sysconf(_SC_PAGESIZE) + untouched_pinned_bytes();
 }
 
 }  // namespace
@@ -295,6 +312,7 @@ class Recorder::Hooks {
   }
 
   static void install(const RecorderOptions& options);
+  static void watch_pinned(const RecorderOptions& options);
 
  private:
   int64_t ns_at(c10::approx_time_t ticks) const { return steady_ns(ticks) - start_ns_; }
@@ -302,8 +320,10 @@ class Recorder::Hooks {
   /// Records a change by the driver. Pinned memory gets the purpose of the calling thread, since it
   /// is allocated where it is needed, by the thread that needs it.
   void record_change(const DriverChange& change) {
-    const bool is_for_scope = change.is_pinned_host && change.given;
-    const Purpose purpose = is_for_scope ? Scope::Info::current() : Purpose{};
+    Purpose purpose;
+    if (change.is_pinned_host && change.given) {
+      purpose = is_in_pinned_request() ? purpose_() : Scope::Info::current();
+    }
     append({.address = change.address,
             .value = change.bytes,
             .action = purpose.action,
@@ -311,6 +331,16 @@ class Recorder::Hooks {
             .kind = change.given ? EventKind::alloc : EventKind::free,
             .space = change.is_pinned_host ? Space::pinned : Space::driver,
             .category = purpose.category});
+  }
+
+  static void record_null_pinned(bool given, uint64_t address, uint64_t bytes) {
+    if (Recorder* const recorder = active()) {
+      recorder->hooks_->record_change({.given = given,
+                                       .is_pinned_host = true,
+                                       .address = address,
+                                       .bytes = static_cast<int64_t>(bytes),
+                                       .library = "before the recording"});
+    }
   }
 
   void record_completion(uint64_t address) {
@@ -442,7 +472,7 @@ class WatchedCpuAllocator final : public c10::Allocator {
 /// Installs the hooks for the life of the process, as LibTorch cannot remove them; they are idle
 /// while no recorder is active.
 void Recorder::Hooks::install(const RecorderOptions& options) {
-  static std::once_flag cpu, cuda;
+  static std::once_flag cpu, cuda, pinned;
   const auto watch_cpu = [] {
     const auto tell = [](bool given, const void* address, size_t bytes) {
       Recorder* recorder = active();
@@ -462,6 +492,25 @@ void Recorder::Hooks::install(const RecorderOptions& options) {
       if (Recorder* recorder = active()) recorder->hooks_->record_trace(entry);
     });
   });
+  if (options.of_pinned) std::call_once(pinned, watch_pinned, options);
+}
+
+void Recorder::Hooks::watch_pinned(const RecorderOptions& options) {
+  static const auto prepare = options.prepare_purpose;
+  watch_pinned_requests({.begins =
+                             [] {
+                               if (prepare != nullptr && active() != nullptr) prepare();
+                             },
+                         .served =
+                             [](int64_t asked_bytes) {
+                               Recorder* const recorder = active();
+                               if (recorder == nullptr) return;
+                               recorder->sample_pinned();
+                               recorder->hooks_->count(Counter::pinned_asked, asked_bytes);
+                             }});
+  const auto listen = null_device_call<decltype(shardlens_null_listen_to_pinned)>(
+      "shardlens_null_listen_to_pinned");
+  if (listen != nullptr && !options.of_driver) listen(record_null_pinned);
 }
 
 Recorder::Recorder(const RecorderOptions& options) : hooks_(std::make_unique<Hooks>(options)) {
@@ -475,6 +524,7 @@ Recorder::Recorder(const RecorderOptions& options) : hooks_(std::make_unique<Hoo
   if (options.device_before_bytes) {
     hooks_->count(Counter::device_before, *options.device_before_bytes);
   }
+  if (options.of_pinned) sample_pinned();
   if (options.has_context) sample_start();
 }
 
@@ -533,6 +583,10 @@ void Recorder::sample_host() { hooks_->count(Counter::resident_host, resident_by
 void Recorder::sample_device() {
   hooks_->hold_freed();
   sample_device(Counter::device_used);
+  sample_pinned();
+}
+
+void Recorder::sample_pinned() {
   const PinnedBytes pinned = pinned_bytes(at::getHostAllocator(at::kCUDA)->get_stats());
   hooks_->count(Counter::pinned_held, pinned.held);
   hooks_->count(Counter::pinned_used, pinned.used);

@@ -39,6 +39,9 @@ struct RecorderOptions {
   std::optional<int64_t> device_before_bytes = {};
   bool of_host = true;    // what LibTorch's CPU allocator gives
   bool of_driver = true;  // what the driver gives; only with on_cuda
+  /// True to record what tensors ask of the pinned host allocator; only with on_cuda. On a null
+  /// device also what its driver gives as pinned memory, even without the driver's layer.
+  bool of_pinned = false;
   /// True if the device in use has a context, so that its memory can be sampled at once. Otherwise
   /// the caller calls sample_start() later.
   bool has_context = true;
@@ -49,6 +52,8 @@ struct RecorderOptions {
   /// Called when an outermost operator call of a thread has ended; null: nobody wants to know. If
   /// it is set, the recorder also sees what operators copy, and knows the blocks of parameters.
   void (*operator_ended)() = nullptr;
+  /// Called before a request for pinned memory, of which `purpose` tells the purpose then.
+  void (*prepare_purpose)() = nullptr;
 };
 
 struct RecorderSummary {
@@ -76,10 +81,11 @@ class Recorder {
   void begin_action(int32_t action);
   void end_action(int32_t action);
   void loss(double loss);
-  /// Samples the host's memory, in about 2 us; sample_device() samples the device's and pinned
-  /// memory on CUDA, in about 10 us.
+  /// Samples the host's memory, in about 2 us (a null device's pinned memory takes more);
+  /// sample_device() samples the device's and pinned memory on CUDA, in about 10 us.
   void sample_host();
   void sample_device();
+  void sample_pinned();
   /// Samples the memory that the device has in use before LibTorch has allocated any.
   void sample_start();
 

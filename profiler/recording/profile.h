@@ -81,11 +81,12 @@ enum class Counter : uint8_t {
   pinned_held,    // what LibTorch's pinned host allocator holds of the driver's
   pinned_used,    // of that, given to tensors, in powers of two
   steps_before,   // not bytes: steps that ran before the recording began
+  pinned_asked,   // what the living pinned tensors have asked for; follows a pinned_used
 };
-constexpr int kCounters = 9;
+constexpr int kCounters = 10;
 constexpr auto choice_words(Counter) {
   return words("resident_host", "device_used", "device_total", "loss", "device_before",
-               "device_start", "pinned_held", "pinned_used", "steps_before");
+               "device_start", "pinned_held", "pinned_used", "steps_before", "pinned_asked");
 }
 static_assert(kWords<Counter>.size() == kCounters);
 

@@ -120,6 +120,13 @@ void Analysis::take_counter(const Event& event) {
   counter.last = event.value;
   ++counter.count;
   if (static_cast<Counter>(event.address) == Counter::device_used) take_used(event.value);
+  if (static_cast<Counter>(event.address) == Counter::pinned_asked) take_pinned_asked(event.value);
+}
+
+void Analysis::take_pinned_asked(int64_t asked_bytes) {
+  const int64_t used = last_of(Counter::pinned_used).value_or(0);
+  if (pinned_use_ && pinned_use_->used_bytes >= used) return;
+  pinned_use_ = {.used_bytes = used, .asked_bytes = asked_bytes};
 }
 
 void Analysis::take_used(int64_t bytes) {

@@ -227,6 +227,7 @@ RankReport Analysis::finish(const Header& header, const std::vector<std::string>
   report.reserved_peak = reserved_peak(names);
   report.out_of_memory_count = failure_count_;
   report.counters = counters_;
+  report.pinned_use = pinned_use_;
   report.losses = losses_;
   report.ledger = ledger(names);
   for (size_t space = 0; space < kSpaces; ++space) {

@@ -84,6 +84,12 @@ struct CounterReport {
   int64_t largest = 0;
 };
 
+/// The pinned memory that tensors had of LibTorch's host allocator when they had most.
+struct PinnedUse {
+  int64_t used_bytes = 0;   // as it rounds
+  int64_t asked_bytes = 0;  // as the program asked
+};
+
 struct Losses {
   int64_t count = 0;
   double first = 0;
@@ -124,6 +130,7 @@ struct RankReport {
   std::vector<OutOfMemory> out_of_memory;       // the first few, and the last
   int64_t out_of_memory_count = 0;
   std::array<CounterReport, kCounters> counters{};
+  std::optional<PinnedUse> pinned_use;  // empty: what was asked was not recorded
   Losses losses;
   Ledger ledger;
 
@@ -165,6 +172,7 @@ class Analysis {
   void take_counter(const Event& event);
   void take_failure(const Event& event);
   void take_used(int64_t bytes);
+  void take_pinned_asked(int64_t asked_bytes);
   void close_window();
   void take_segment(const Event& event);
   void take_hold(const Event& event);
@@ -196,6 +204,7 @@ class Analysis {
   int64_t failure_count_ = 0;
   std::vector<Failure> failures_;
   std::array<CounterReport, kCounters> counters_{};
+  std::optional<PinnedUse> pinned_use_;
   Losses losses_;
   std::map<uint32_t, int64_t> libraries_;  // live bytes of the driver, by label
   std::optional<LedgerSample> most_used_;

@@ -237,6 +237,25 @@ Json counters_json(const RankReport& rank) {
   return json;
 }
 
+/// Returns the host's memory: resident, and pinned. Null: not recorded.
+Json host_json(const RankReport& rank) {
+  const auto largest = [&](Counter counter) {
+    const CounterReport& report = rank.counters[static_cast<size_t>(counter)];
+    return report.count == 0 ? Json(nullptr) : Json(report.largest);
+  };
+  Json pinned = {{"held_bytes", largest(Counter::pinned_held)},
+                 {"used_bytes", largest(Counter::pinned_used)},
+                 {"asked_bytes", nullptr},
+                 {"driver_bytes", nullptr},
+                 {"places", Json::array()}};
+  if (rank.pinned_use) pinned["asked_bytes"] = rank.pinned_use->asked_bytes;
+  if (const auto& space = rank.spaces[static_cast<size_t>(Space::pinned)]) {
+    pinned["driver_bytes"] = space->peak_bytes;
+    pinned["places"] = places_json(space->tensors);
+  }
+  return {{"resident_bytes", largest(Counter::resident_host)}, {"pinned", std::move(pinned)}};
+}
+
 Json at_peak_json(const RankReport& rank, const SpaceReport& space) {
   Json json = moment_json(space.peak_at, space.peak_action);
   json["categories"] = categories_json(space.given);
@@ -269,6 +288,7 @@ Json rank_json(const RankReport& rank) {
       {"at_end", {{"categories", categories_json(space.end_given)}}},
       {"spaces", spaces_json(rank)},
       {"ledger", ledger_json(rank.ledger)},
+      {"host", host_json(rank)},
       {"out_of_memory", failures_json(rank)},
       {"out_of_memory_count", rank.out_of_memory_count},
       {"counters", counters_json(rank)},

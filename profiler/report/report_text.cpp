@@ -22,6 +22,7 @@ namespace {
 
 constexpr size_t kStepRows = 6;
 constexpr size_t kLibraryRows = 5;
+constexpr size_t kPinnedRows = 3;
 constexpr size_t kFaultRows = 6;
 constexpr size_t kHolderRows = 4;
 
@@ -365,6 +366,20 @@ std::string ledger_rows(const Ledger& ledger) {
          reserved_rows(ledger);
 }
 
+/// Returns a row for each of the places that the most pinned memory was given to.
+std::string pinned_place_rows(const RankReport& rank) {
+  const auto& space = rank.spaces[static_cast<size_t>(Space::pinned)];
+  if (!space) return {};
+  const std::vector<PlaceTotal> places = place_totals(space->tensors);
+  std::string text;
+  for (size_t i = 0; i < std::min(kPinnedRows, places.size()); ++i) {
+    text +=
+        fmt::format("    {:>12}  {:<24} {}\n", bytes_text(places[i].given_bytes),
+                    count_text(places[i]), places[i].label.empty() ? "-" : shown(places[i].label));
+  }
+  return text;
+}
+
 /// Returns the rows of pinned memory: LibTorch's part by its own count, and the bytes that the
 /// driver gave to any library.
 std::string pinned_rows(const RankReport& rank) {
@@ -378,7 +393,10 @@ std::string pinned_rows(const RankReport& rank) {
     text += fmt::format("{}{} held by LibTorch, {} in use", text.empty() ? "" : "; ",
                         bytes_text(held.largest), bytes_text(used.largest));
   }
-  return text.empty() ? "" : row("pinned memory", text);
+  if (rank.pinned_use && rank.pinned_use->asked_bytes < rank.pinned_use->used_bytes) {
+    text += fmt::format(" for {} asked: it rounds up", bytes_text(rank.pinned_use->asked_bytes));
+  }
+  return text.empty() ? "" : row("pinned memory", text) + pinned_place_rows(rank);
 }
 
 std::string counter_rows(const RankReport& rank) {
@@ -438,7 +456,7 @@ std::string rank_text(const RankReport& rank) {
     const std::string why =
         is_whole(rank.judgement) ? "" : "; the recording is " + judgement_text(rank.judgement);
     return fmt::format("{}: no allocation in {} events{}\n", title_of(rank), rank.events, why) +
-           reserved_peak_rows(rank);
+           reserved_peak_rows(rank) + pinned_rows(rank);
   }
   std::string text = title_of(rank) + "\n";
   if (!rank.header.notice.empty()) text += row("notice", shown(rank.header.notice));

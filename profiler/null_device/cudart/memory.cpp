@@ -11,6 +11,7 @@
 #include "profiler/null_device/driver/api_observer.h"
 #include "profiler/null_device/driver/device_memory.h"
 #include "profiler/null_device/driver/known_memory.h"
+#include "profiler/null_device/driver/pinned.h"
 
 using namespace shardlens;
 using namespace shardlens::profiler;
@@ -40,7 +41,8 @@ void copy_to_device(void* target, const void* source, size_t bytes) {
 void copy_to_host(void* target, const void* source, size_t bytes) {
   KnownMemory* const known = known_memory();
   if (known != nullptr && known->read(target, number_of(source), bytes)) return;
-  if (!shardlens_null_answer(target, bytes)) std::memset(target, 0, bytes);
+  if (shardlens_null_answer(target, bytes)) return;
+  if (!shardlens_null_clear_pinned(target, bytes)) std::memset(target, 0, bytes);
 }
 
 void copy_on_device(void* target, const void* source, size_t bytes) {
