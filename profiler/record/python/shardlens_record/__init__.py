@@ -33,18 +33,28 @@ ASKED_FOR = OPTIONS.get("asked_for")
 
 def _changes():
     """Returns, by a module's name, the functions that change it once it has been executed."""
-    from . import autotuning, collectives, cudnn, experts, missing_calls, ranks, recording, values
+    from . import (autotuning, collectives, cudnn, experts, missing_calls, ranks, recording, uses,
+                   values)
 
     always = {
-        "torch": [recording.follow_values if ASKED_FOR else recording.prepare],
-        "torch.autograd.graph": [recording.watch_backward],
+        "torch": [recording.follow_values if ASKED_FOR else recording.prepare, uses.prepare],
+        "torch.cuda.graphs": [uses.watch_graphs],
+        "torch.utils.checkpoint": [uses.watch_checkpoint],
+        "torch._higher_order_ops.wrap": [uses.watch_compiled_checkpoint],
+        "torch.autograd.graph": [recording.watch_backward, uses.watch_saved_tensors],
         "torch._inductor.utils": [recording.watch_compiled],
+        "torch.distributed.fsdp._fully_shard._fully_shard": [uses.watch_fsdp2],
+        "torch.distributed.fsdp.fully_sharded_data_parallel": [uses.watch_fsdp1],
+        "torch.distributed.optim.zero_redundancy_optimizer": [uses.watch_zero],
+        "torch.distributed.tensor.parallel.api": [uses.watch_tensor_parallel],
+        "deepspeed": [uses.watch_deepspeed],
         "torch.distributed.fsdp._fully_shard._fsdp_param_group": [recording.watch_fsdp2],
         "torch.distributed.checkpoint.state_dict": [recording.watch_checkpoints],
         "ray.train.v2._internal.execution.worker_group.worker": [recording.end_with_ray_worker],
     }
     if IS_ATTACHED:
-        return always | {"torch.multiprocessing.spawn": [ranks.tell_spawned]}
+        return always | {"torch.multiprocessing.spawn": [ranks.tell_spawned],
+                         "torch.nn.parallel.distributed": [uses.watch_ddp]}
     return always | {
         "torch": [*always["torch"], cudnn.prepare, values.watch,
                   ranks.count_null_devices],
@@ -62,7 +72,7 @@ def _changes():
         "torch.distributed.launcher.api": [ranks.replace_torchrun],
         "torch.multiprocessing.spawn": [ranks.replace_spawn],
         "torch.nn.attention": [cudnn.allow_other_attention],
-        "torch.nn.parallel.distributed": [ranks.reduce_alone],
+        "torch.nn.parallel.distributed": [ranks.reduce_alone, uses.watch_ddp],
         "triton.runtime.autotuner": [autotuning.take_first],
     }
 

@@ -14,7 +14,7 @@ import time
 import weakref
 
 from . import (IS_ATTACHED, OPTIONS, account, blocks, bounds, compiled, counters, cudnn, experts,
-               groups, history, library, models, ranks, values)
+               groups, history, library, models, ranks, uses, values)
 from .guards import describe, doubts, guarded, replace, say
 from .levers import sites
 
@@ -237,7 +237,7 @@ def end():
     facts |= {"steps": max(_Recording.step, 0), "values_read": values.counts()}
     taken = values.decisions_taken() + experts.choices_taken()
     facts |= {"doubts": OPTIONS["doubts"] + doubts() + bounds.doubts() + taken}
-    facts |= {"communicators": groups.made(), "groups": groups.all_ranks()}
+    facts |= {"communicators": groups.made(), "groups": groups.all_ranks(), "uses": uses.all_uses()}
     with open(_file("json"), "w", encoding="utf-8") as file:
         json.dump(facts, file)
 
@@ -396,6 +396,7 @@ def _making(made):
     @functools.wraps(made)
     def init(self, *args, **kwargs):
         made(self, *args, **kwargs)
+        uses.note_optimizer(self)
         _made(self)
 
     return init
