@@ -53,7 +53,7 @@ std::string unrecorded_text(const RecordedRun& run, const std::vector<RecordVerd
 std::vector<RecordVerdict> report_all(const RecordOptions& options, const RecordedRun& run) {
   const std::vector<JudgedRank> ranks = judge(options, run);
   const std::vector<RecordVerdict> verdicts = verdicts_of(ranks);
-  const std::string next = next_steps(options.out, reports_of(ranks), verdicts);
+  const std::string next = next_steps(options.out, ranks);
   print_output("\n" + unrecorded_text(run, verdicts) + verdicts_text(ranks) + "\n" +
                profiler::report_text(reports_of(ranks)) + next);
   return verdicts;
@@ -95,7 +95,7 @@ int record_ranks(const RecordOptions& options, const PythonProgram& program,
   const RankRuns runs = run_ranks(options, program, files);
   const JudgedRank* const fullest = runs.fullest();
   if (fullest == nullptr) return runs.exit_code();
-  const std::string next = next_steps(options.out, reports_of(runs.ranks), verdicts_of(runs.ranks));
+  const std::string next = next_steps(options.out, runs.ranks);
   print_output("\n" + verdicts_text(runs.ranks) + "\n" + ranks_text(runs) + "\n" +
                profiler::report_text({fullest->report}) + next);
   return runs.exit_code();

@@ -4,11 +4,15 @@
 
 #include <utility>
 
+#include "profiler/record/host_need.h"
 #include "profiler/report/recording_report.h"
 
 namespace shardlens::profiler {
 
 namespace {
+
+/// Every program that copies to a GPU pins some memory; from here on it is worth a line.
+constexpr int64_t kLeastPinnedBytes = int64_t{64} << 20;
 
 JudgedRank judge_one(const RecordOptions& options, const std::string& path,
                      const Problem& failure) {
@@ -20,6 +24,10 @@ JudgedRank judge_one(const RecordOptions& options, const std::string& path,
   keep_outside(path, rank.outside);
   rank.comparison = compare_counters(rank.report, rank.facts);
   if (rank.comparison) keep_comparison(path, *rank.comparison);
+  rank.host = host_need_of(options, rank.report, rank.facts);
+  if (rank.host) keep_host_need(path, *rank.host);
+  rank.advice = advice_for(evidence_of(rank.report, rank.verdict, rank.facts.uses));
+  keep_advice(path, rank.advice);
   return rank;
 }
 
@@ -42,8 +50,13 @@ std::string verdict_text(const JudgedRank& rank) {
   for (const std::string& doubt : rank.verdict.doubts) {
     text += fmt::format("  in doubt: {}\n", doubt);
   }
-  if (rank.outside.estimate.empty()) return text;
-  return text + fmt::format("  estimated, beside PyTorch: {}\n", rank.outside.estimate);
+  if (!rank.outside.estimate.empty()) {
+    text += fmt::format("  estimated, beside PyTorch: {}\n", rank.outside.estimate);
+  }
+  if (rank.host && rank.host->pinned_bytes >= kLeastPinnedBytes) {
+    text += fmt::format("  {}\n", host_need_text(*rank.host));
+  }
+  return text;
 }
 
 }  // namespace shardlens::profiler

@@ -187,6 +187,7 @@ RecordFacts read_record_facts(const std::string& recording) {
           .communicators = communicators_in(*json),
           .groups = groups_in(*json),
           .doubts = doubts_in(*json),
+          .uses = read_program_uses(json->value("uses", nlohmann::json())),
           .is_history = json->value("history", nlohmann::json()) == true,
           .is_known = true};
 }
@@ -213,14 +214,27 @@ void keep_comparison(const std::string& recording, const Comparison& comparison)
   write_text(facts_file_of(recording).string(), json->dump() + "\n");
 }
 
-void keep_outside(const std::string& recording, const OutsideBytes& outside) {
+void keep_fact(const std::string& recording, const char* key, const nlohmann::json& value) {
   auto json = facts_beside(recording);
   if (!json) return;
-  (*json)["beside_pytorch"] = {{"bytes", outside.bytes},
-                               {"least_bytes", outside.least_bytes},
-                               {"most_bytes", outside.most_bytes},
-                               {"from", outside.from}};
+  (*json)[key] = value;
   write_text(facts_file_of(recording).string(), json->dump() + "\n");
+}
+
+void keep_outside(const std::string& recording, const OutsideBytes& outside) {
+  keep_fact(recording, "beside_pytorch",
+            {{"bytes", outside.bytes},
+             {"least_bytes", outside.least_bytes},
+             {"most_bytes", outside.most_bytes},
+             {"from", outside.from}});
+}
+
+void keep_host_need(const std::string& recording, const HostNeed& need) {
+  keep_fact(recording, "host",
+            {{"rank_bytes", need.rank_bytes},
+             {"pinned_bytes", need.pinned_bytes},
+             {"ranks_on_node", need.ranks_on_node},
+             {"node_bytes", need.node_bytes()}});
 }
 
 namespace {

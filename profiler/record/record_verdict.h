@@ -9,6 +9,7 @@
 
 #include "base/fault.h"
 #include "profiler/record/accounts.h"
+#include "profiler/record/program_uses.h"
 #include "profiler/report/report.h"
 
 namespace shardlens::profiler {
@@ -35,6 +36,7 @@ struct RecordFacts {
   std::vector<GpuGroup> communicators = {};
   std::vector<std::vector<int>> groups = {};  // the ranks of each group that the program made
   std::vector<std::string> doubts = {};       // what the recording may lack, one line each
+  ProgramUses uses = {};                      // what the program does already to take less
   bool is_history = false;                    // recorded by PyTorch's own memory history
   bool is_known = false;                      // false: the process ended without reporting
 };
@@ -68,6 +70,21 @@ struct OutsideBytes {
 
 /// Adds these to rankR.json beside the recording, as `beside_pytorch`.
 void keep_outside(const std::string& recording, const OutsideBytes& outside);
+
+/// The memory that a rank takes of its host, and that the ranks of a node take together.
+struct HostNeed {
+  int64_t rank_bytes = 0;    // resident at most, with pinned memory
+  int64_t pinned_bytes = 0;  // of these
+  int ranks_on_node = 1;     // that take as much as this one
+
+  int64_t node_bytes() const { return rank_bytes * ranks_on_node; }
+};
+
+/// Adds this to rankR.json beside the recording, as `host`.
+void keep_host_need(const std::string& recording, const HostNeed& need);
+
+/// Adds a value to rankR.json beside the recording, if that exists.
+void keep_fact(const std::string& recording, const char* key, const nlohmann::json& value);
 
 constexpr int kDoesNotFit = 3;
 constexpr int kFitsWithRetries = 4;

@@ -1,4 +1,5 @@
-// Tests the next steps that a user is advised to take after a program was recorded.
+// Tests the next steps that a user is advised to take after a program was recorded, and the
+// evidence for them that a recording has.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <string>
@@ -9,7 +10,6 @@
 using namespace shardlens;
 using namespace shardlens::profiler;
 using Catch::Matchers::ContainsSubstring;
-using Catch::Matchers::StartsWith;
 
 namespace {
 
@@ -17,98 +17,90 @@ using profiler::Category;
 
 constexpr int64_t kGiB = int64_t{1} << 30;
 
-const RecordVerdict kRoomy{}, kNearly{.is_nearly_full = true}, kRetries{.exit_code = 4},
-    kTooLarge{.exit_code = 3}, kNone{.exit_code = 5},
-    kRanOut{.exit_code = 3, .is_out_of_memory = true};
+JudgedRank rank_of(const RecordVerdict& verdict, const std::vector<Advice>& advice = {}) {
+  return {.report = {}, .facts = {}, .verdict = verdict, .advice = advice};
+}
 
-/// A rank whose peak has 10 GiB of parameters and 30 GiB of a category, with 50 GiB reserved.
-profiler::RankReport report_of(Category most, profiler::Phase phase = profiler::Phase::training) {
+/// Steps of a program that has 10 GiB of parameters and, in each step, makes 2 GiB at one line, of
+/// which it keeps what `keeps` says, and frees the rest in the next step.
+profiler::RankReport report_of_steps(int steps, bool (*keeps)(int step)) {
   profiler::Profile profile;
   profile.header.device = "null:h100";
-  profile.header.world_size = 2;
-  const auto allocate = [&](uint64_t gib_from, int64_t gib, Category category) {
-    profile.events.push_back({.address = (100 + gib_from) << 30,
-                              .value = gib * kGiB,
-                              .kind = profiler::EventKind::alloc,
-                              .category = category});
+  profile.header.libraries = "PyTorch 2.15.0+cu130\nPython 3.11\n";
+  profile.strings = {"", "train.py:9 forward"};
+  uint64_t address = 0;
+  const auto push = [&](profiler::Event event) { profile.events.push_back(event); };
+  const auto allocate = [&](int64_t gib, Category category) {
+    address += uint64_t{1} << 40;
+    push({.address = address,
+          .value = gib * kGiB,
+          .label = 1,
+          .kind = profiler::EventKind::alloc,
+          .category = category});
+    return address;
   };
-  allocate(0, 50, Category::other);
-  profile.events.back().space = profiler::Space::segment;
-  profile.events.push_back(
-      {.value = static_cast<int64_t>(phase), .kind = profiler::EventKind::phase});
-  allocate(0, 10, Category::parameter_shard);
-  allocate(10, 30, most);
+  allocate(10, Category::parameter_shard);
+  push({.value = static_cast<int64_t>(profiler::Phase::training),
+        .kind = profiler::EventKind::phase});
+  uint64_t last = 0;
+  for (int step = 0; step < steps; ++step) {
+    push({.value = step, .kind = profiler::EventKind::step});
+    const uint64_t made = allocate(2, Category::activation);
+    if (last != 0) push({.address = last, .kind = profiler::EventKind::free});
+    last = keeps(step) ? 0 : made;
+  }
   return profiler::analyse(profile);
 }
 
 }  // namespace
 
-TEST_CASE("there is no advice to save memory if there is room, or no verdict") {
-  CHECK(ways_to_take_less(report_of(Category::activation), kRoomy).empty());
-  CHECK(ways_to_take_less(report_of(Category::activation), kNone).empty());
-}
-
-TEST_CASE("the advice is for the category that has the most") {
-  const auto only_way = [](Category most, const RecordVerdict& verdict) {
-    const auto ways = ways_to_take_less(report_of(most), verdict);
-    REQUIRE(ways.size() == 1);
-    return ways.front();
-  };
-  for (const RecordVerdict& verdict : {kNearly, kTooLarge}) {
-    CHECK(
-        only_way(Category::activation, verdict) ==
-        "the largest part is activations, 30.00 GiB: activation checkpointing, a smaller batch or "
-        "shorter sequences may take less");
-    CHECK_THAT(only_way(Category::optimizer_state, verdict),
-               StartsWith("the largest part is optimizer state, 30.00 GiB: sharding it"));
-    CHECK_THAT(only_way(Category::gradient, verdict), StartsWith("the largest part is gradients"));
-    CHECK_THAT(only_way(Category::parameter_shard, verdict),
-               StartsWith("the largest part is parameters, 40.00 GiB: sharding them"));
+TEST_CASE("a gate is advised if every recording can be compared, a view always") {
+  const RecordVerdict roomy{}, none{.exit_code = 5},
+      ran_out{.exit_code = 3, .is_out_of_memory = true};
+  CHECK(next_steps("runs/a", {rank_of(roomy), rank_of(roomy)}) ==
+        "\nnext\n  shardlens view runs/a: see in a window what was alive at any moment\n"
+        "  shardlens gate runs/a AFTER --fail-above 2%: check whether a later recording, AFTER, "
+        "takes more\n");
+  CHECK_THAT(next_steps("a", {rank_of(roomy), rank_of(roomy, {{.text = "do this"}})}),
+             ContainsSubstring("next\n  do this\n"));
+  for (const RecordVerdict& verdict : {none, ran_out}) {
+    const std::string text = next_steps("a", {rank_of(roomy), rank_of(verdict)});
+    CHECK_THAT(text, ContainsSubstring("shardlens view a:"));
+    CHECK_THAT(text, !ContainsSubstring("gate"));
   }
-  CHECK(ways_to_take_less(report_of(Category::other), kNearly).empty());
 }
 
-TEST_CASE("parameters that are whole before they are sharded can be made elsewhere") {
-  const auto ways =
-      ways_to_take_less(report_of(Category::parameter_shard, profiler::Phase::starting), kNearly);
-  REQUIRE(ways.size() == 1);
-  CHECK_THAT(ways.front(),
-             ContainsSubstring("before the first step") && ContainsSubstring("meta device"));
+TEST_CASE("a recording tells what earlier steps keep") {
+  const auto kept = [](int steps, bool (*keeps)(int)) {
+    return evidence_of(report_of_steps(steps, keeps), {}, {}).kept;
+  };
+  const auto all = kept(5, [](int) { return true; });
+  REQUIRE(all.size() == 1);
+  CHECK(all.front().line == "train.py:9 forward");
+  CHECK(all.front().steps == 4);
+  CHECK(all.front().bytes == 8 * kGiB);
+  const auto last = kept(5, [](int) { return false; });
+  REQUIRE(last.size() == 1);
+  CHECK(last.front().is_of_last_step);
+  CHECK(last.front().bytes == 2 * kGiB);
+  CHECK(kept(1, [](int) { return true; }).empty());
+  const auto first = kept(5, [](int step) { return step == 0; });
+  REQUIRE(first.size() == 1);
+  CHECK(!first.front().is_of_last_step);
+  CHECK(evidence_of(report_of_steps(2, [](int) { return true; }), {}, {}).pytorch == "2.15.0");
 }
 
-TEST_CASE("fragmented memory is named if it would suffice") {
-  const auto ways = ways_to_take_less(report_of(Category::activation), kRetries);
-  REQUIRE(ways.size() == 2);
-  CHECK_THAT(ways[1], StartsWith("up to 50.00 GiB are reserved for up to 40.00 GiB") &&
-                          ContainsSubstring("expandable_segments:True"));
-  profiler::RankReport failed = report_of(Category::activation);
+TEST_CASE("the evidence of a rank that ran out of memory is of that moment") {
+  profiler::RankReport failed = report_of_steps(3, [](int) { return true; });
   profiler::OutOfMemory& last = failed.out_of_memory.emplace_back();
   last.given[static_cast<size_t>(Category::gradient)] = 20 * kGiB;
   last.asked_bytes = 5 * kGiB;
   last.blocks = {.requested = 20 * kGiB, .split = 4 * kGiB, .reserved = 24 * kGiB};
-  REQUIRE(ways_to_take_less(failed, kRanOut).size() == 1);
-  CHECK_THAT(ways_to_take_less(failed, kRanOut).front(),
-             StartsWith("the largest part is gradients, 20.00 GiB"));
-  last.asked_bytes = 4 * kGiB;
-  REQUIRE(ways_to_take_less(failed, kRanOut).size() == 2);
-  CHECK_THAT(ways_to_take_less(failed, kRanOut).back(),
-             StartsWith("4.00 GiB were reserved but unused"));
-}
-
-TEST_CASE("a gate is advised if every recording can be compared, a view always") {
-  const std::vector<profiler::RankReport> reports = {report_of(Category::activation),
-                                                     report_of(Category::activation)};
-  CHECK(next_steps("runs/a", reports, {kRoomy, kRoomy}) ==
-        "\nnext\n  shardlens view runs/a: see in a window what was alive at any moment\n"
-        "  shardlens gate runs/a AFTER --fail-above 2%: check whether a later recording, AFTER, "
-        "takes more\n");
-  CHECK_THAT(next_steps("a", reports, {kRoomy, kNearly}),
-             ContainsSubstring("next\n  the largest part is activations"));
-  for (const RecordVerdict& verdict : {kNone, kRanOut}) {
-    std::vector<profiler::RankReport> failed = reports;
-    failed[1].out_of_memory.emplace_back();
-    const std::string text = next_steps("a", failed, {kRoomy, verdict});
-    CHECK_THAT(text, ContainsSubstring("shardlens view a:"));
-    CHECK_THAT(text, !ContainsSubstring("gate"));
-  }
+  const AdviceEvidence evidence =
+      evidence_of(failed, {.exit_code = 3, .is_out_of_memory = true}, {});
+  CHECK(evidence.is_short);
+  CHECK(evidence.largest_category() == Category::gradient);
+  CHECK(evidence.reserved_bytes == 24 * kGiB);
+  CHECK(evidence.asked_bytes == 5 * kGiB);
+  CHECK(!evidence_of(failed, {}, {}).is_short);
 }

@@ -233,11 +233,20 @@ def _is_expandable():
     return any("expandable_segments:True" in each for each in settings if each)
 
 
+def _names_fsdp():
+    """Returns True if the program's main module has a name for FSDP: it may shard what it has not
+    sharded yet."""
+    names = vars(sys.modules["__main__"]).values() if "__main__" in sys.modules else ()
+    return any(getattr(value, "__name__", None) in ("fully_shard", "FullyShardedDataParallel")
+               for value in list(names))
+
+
 @guarded(_UNKNOWN, {})
 def all_uses():
     """Returns what is used, as JSON: `lines` by what is used, `optimizers`, and counts."""
     return {"lines": dict(_lines), "optimizers": list(_optimizers.values()),
             "expandable_segments": _is_expandable(),
+            "names_fsdp": _names_fsdp(),
             "compile": "torch._inductor.compile_fx" in sys.modules,
             "cuda_graph_pools": len(_pools["cuda_graph"]),
             "graphed_callable_pools": len(_pools["graphed_callable"]),

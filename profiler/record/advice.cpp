@@ -1,0 +1,487 @@
+#include "profiler/record/advice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "base/shown.h"
+#include "base/units.h"
+
+namespace shardlens::profiler {
+
+namespace {
+
+using Evidence = AdviceEvidence;
+
+// ---- what rules ask -----------------------------------------------------------------------------
+
+/// A mistake is worth naming from this share of the memory on.
+constexpr int64_t kLeastParts = 20;
+constexpr int64_t kLeastBytes = int64_t{64} << 20;
+constexpr int64_t kLeastKeptSteps = 3;
+constexpr int64_t kLeastPinnedLoss = int64_t{256} << 20;
+
+/// Returns "train.py:30" of "train.py:30 forward", or "" if the label is not a line of a program.
+std::string_view place_of(std::string_view label) {
+  const std::string_view place = label.substr(0, label.find(' '));
+  return place.find(".py:") == std::string_view::npos ? "" : place;
+}
+
+/// Returns " at train.py:30", or nothing if no line is known.
+std::string at(std::string_view line) {
+  return line.empty() ? "" : fmt::format(" at {}", shown(line));
+}
+
+std::string at_use(const Evidence& e, std::string_view what) { return at(e.uses.line_of(what)); }
+
+/// Returns the line that uses FSDP.
+std::string fsdp_line(const Evidence& e) {
+  return e.uses.line_of(e.uses.has("fsdp2") ? "fsdp2" : "fsdp1");
+}
+
+bool is_much(const Evidence& e, int64_t bytes) {
+  return bytes >= kLeastBytes && bytes >= e.allocated_bytes() / kLeastParts;
+}
+
+/// Returns the bytes if they are worth naming, else 0.
+int64_t if_much(const Evidence& e, int64_t bytes) { return is_much(e, bytes) ? bytes : 0; }
+
+/// Returns the category's bytes if nothing else takes more.
+int64_t if_largest(const Evidence& e, Category category) {
+  return e.largest_category() == category ? e.bytes_of(category) : 0;
+}
+
+/// Returns the memory that more and more steps keep: of one line, made in several of them.
+const KeptMemory* growing(const Evidence& e) {
+  const auto found = std::ranges::find_if(
+      e.kept, [](const KeptMemory& kept) { return kept.steps >= kLeastKeptSteps; });
+  return found == e.kept.end() ? nullptr : &*found;
+}
+
+const KeptMemory* of_last_step(const Evidence& e) {
+  const auto found = std::ranges::find_if(e.kept, &KeptMemory::is_of_last_step);
+  return found == e.kept.end() ? nullptr : &*found;
+}
+
+bool grows(const Evidence& e) {
+  const KeptMemory* const kept = growing(e);
+  return e.growth.has_value() || (kept != nullptr && is_much(e, kept->bytes));
+}
+
+bool autocast_undoes_sharding(const Evidence& e) {
+  return e.uses.has("autocast") && e.uses.has_fsdp() && !e.uses.has("fsdp2_param_dtype") &&
+         !e.uses.has("fsdp1_param_dtype") && !e.uses.has("fsdp1_no_shard") &&
+         !e.uses.has("recompute");
+}
+
+/// Returns the vocabulary that a row's size is a multiple of, or 0. Powers of two are not asked:
+/// every tensor may be a multiple of them.
+int64_t vocabulary_of(const Evidence& e, const PlaceTotal& row) {
+  for (const int64_t size : e.uses.vocabularies) {
+    const bool tells = (size & (size - 1)) != 0 && size % 3 + size % 5 + size % 7 != 0;
+    const bool is_of_program = row.category == Category::activation ||
+                               row.category == Category::gradient ||
+                               row.category == Category::other;
+    if (tells && is_of_program && row.count > 0 && row.asked_bytes % (row.count * size) == 0 &&
+        row.asked_bytes / row.count / size >= 32) {
+      return size;
+    }
+  }
+  return 0;
+}
+
+/// Returns the largest row of activations whose size depends on the vocabulary.
+const PlaceTotal* logits_row(const Evidence& e) {
+  const auto found = std::ranges::find_if(e.rows, [&](const PlaceTotal& row) {
+    return row.category == Category::activation && vocabulary_of(e, row) != 0;
+  });
+  return found == e.rows.end() ? nullptr : &*found;
+}
+
+int64_t logits_bytes(const Evidence& e) {
+  int64_t bytes = 0;
+  for (const PlaceTotal& row : e.rows) {
+    if (row.category == Category::activation && vocabulary_of(e, row) != 0)
+      bytes += row.given_bytes;
+  }
+  return bytes;
+}
+
+bool are_logits_most(const Evidence& e) {
+  return 2 * logits_bytes(e) > e.bytes_of(Category::activation);
+}
+
+/// Returns the line that made the most memory of a category, in a program that makes it in lines.
+std::string_view line_of_most(const Evidence& e, Category category) {
+  for (const PlaceTotal& row : e.rows) {
+    if (row.category == category && !place_of(row.label).empty()) return place_of(row.label);
+  }
+  return {};
+}
+
+/// Returns what pools of CUDA graphs hold without use, if that is much of what is reserved.
+int64_t unused_in_pools(const Evidence& e) {
+  const int64_t unused =
+      e.unused ? e.unused->private_pools : e.reserved_bytes - e.allocated_bytes();
+  const bool has_pools = e.uses.cuda_graph_pools + e.uses.graphed_callable_pools > 1;
+  return has_pools && 10 * unused > e.reserved_bytes ? if_much(e, unused) : 0;
+}
+
+const UsedOptimizer* adam(const Evidence& e) {
+  const auto found = std::ranges::find_if(e.uses.optimizers, [](const UsedOptimizer& one) {
+    return one.name.find("Adam") != std::string::npos;
+  });
+  return found == e.uses.optimizers.end() ? nullptr : &*found;
+}
+
+/// Returns what the ranks hold whole although each could hold a part.
+int64_t state_bytes(const Evidence& e) {
+  return e.bytes_of(Category::parameter_shard) + e.bytes_of(Category::optimizer_state) +
+         e.bytes_of(Category::gradient) + e.bytes_of(Category::gradient_shard);
+}
+
+bool is_state_largest(const Evidence& e) {
+  const Category largest = e.largest_category();
+  return largest == Category::parameter_shard || largest == Category::optimizer_state ||
+         largest == Category::gradient || largest == Category::gradient_shard;
+}
+
+bool is_version_at_least(const std::string& version, int minor) {
+  int first = 0, second = 0;
+  return std::sscanf(version.c_str(), "%d.%d", &first, &second) == 2 &&
+         (first > 2 || (first == 2 && second >= minor));
+}
+
+// ---- the rules ----------------------------------------------------------------------------------
+
+struct Rule {
+  std::string_view name;
+  /// True for a mistake: it is named even if there is room, since its change costs little.
+  bool is_mistake = false;
+  /// Returns the bytes that it is about; 0 if the evidence is missing.
+  int64_t (*bytes)(const Evidence&);
+  /// True if the program does it already, or if something else is the matter.
+  bool (*is_ruled_out)(const Evidence&);
+  std::string (*words)(const Evidence&, const std::string& bytes);
+};
+
+bool never(const Evidence&) { return false; }
+
+constexpr auto kRules = std::to_array<Rule>({
+    {"growth", true,
+     [](const Evidence& e) {
+       if (e.growth) return std::max<int64_t>(1, std::llround(e.growth->bytes_per_step));
+       return growing(e) == nullptr ? 0 : if_much(e, growing(e)->bytes);
+     },
+     never,
+     [](const Evidence& e, const std::string& bytes) {
+       constexpr std::string_view kChange =
+           "keep its .detach() or .item(), which have no graph, or delete it";
+       if (!e.growth) {
+         return fmt::format(
+             "{} made{} in {} earlier steps are alive still: what holds them should {}", bytes,
+             at(growing(e)->line), growing(e)->steps, kChange);
+       }
+       const std::string kept_by = e.growth->caller.empty() ? "" : ", kept" + at(e.growth->caller);
+       return fmt::format("each step leaves {} made{}{}: {}", bytes, at(e.growth->line), kept_by,
+                          kChange);
+     }},
+    {"kept_from_last_step", true,
+     [](const Evidence& e) {
+       return of_last_step(e) == nullptr ? 0 : if_much(e, of_last_step(e)->bytes);
+     },
+     [](const Evidence& e) { return grows(e); },
+     [](const Evidence& e, const std::string& bytes) {
+       return fmt::format(
+           "{} made{} in the step before are alive still: del the variable that holds them before "
+           "the next step",
+           bytes, at(of_last_step(e)->line));
+     }},
+    {"deferred_reduction", true,
+     [](const Evidence& e) { return if_much(e, e.bytes_of(Category::gradient)); },
+     [](const Evidence& e) {
+       return !e.uses.has("fsdp2_deferred_sync") && !e.uses.has("fsdp1_deferred_sync");
+     },
+     [](const Evidence& e, const std::string& bytes) {
+       const bool is_fsdp2 = e.uses.has("fsdp2_deferred_sync");
+       return fmt::format(
+           "{} of whole gradients are kept because {}{} defers their reduction: without it each "
+           "rank keeps its shard only, for a reduce-scatter in each microbatch",
+           bytes, is_fsdp2 ? "set_requires_gradient_sync(False)" : "no_sync()",
+           at_use(e, is_fsdp2 ? "fsdp2_deferred_sync" : "fsdp1_deferred_sync"));
+     }},
+    {"autocast_in_fsdp", true,
+     [](const Evidence& e) {
+       if (e.weight_copies_bytes) return if_much(e, *e.weight_copies_bytes);
+       return if_largest(e, Category::activation);
+     },
+     [](const Evidence& e) { return !autocast_undoes_sharding(e) || grows(e); },
+     [](const Evidence& e, const std::string& bytes) {
+       const bool is_fsdp2 = e.uses.has("fsdp2");
+       return fmt::format(
+           "{} of {}: torch.autocast{} casts gathered weights and keeps the copies for backward, "
+           "which undoes FSDP; {}{} casts shards instead",
+           bytes, e.weight_copies_bytes ? "copies of weights" : "activations",
+           at_use(e, "autocast"),
+           is_fsdp2 ? "fully_shard(..., mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16))"
+                    : "FSDP(..., mixed_precision=MixedPrecision(param_dtype=torch.bfloat16))",
+           at(fsdp_line(e)));
+     }},
+    {"shared_graph_pool", true, unused_in_pools,
+     [](const Evidence& e) {
+       return e.uses.cuda_graph_pools < 2 || e.uses.graphed_callable_pools > 1;
+     },
+     [](const Evidence& e, const std::string& bytes) {
+       return fmt::format(
+           "{} are reserved but unused while {} CUDA graphs captured{} have {} pools: if no two "
+           "run "
+           "at once, pass all the same pool=torch.cuda.graph_pool_handle() (and the same stream)",
+           bytes, e.uses.cuda_graphs, at_use(e, "cuda_graphs"), e.uses.cuda_graph_pools);
+     }},
+    {"fewer_graphed_callables", true, unused_in_pools,
+     [](const Evidence& e) { return e.uses.graphed_callable_pools < 2; },
+     [](const Evidence& e, const std::string& bytes) {
+       return fmt::format(
+           "{} are reserved but unused while {} calls of make_graphed_callables{} have a pool "
+           "each, "
+           "which no other can use: graph fewer shapes, and pad inputs to them",
+           bytes, e.uses.graphed_callable_pools, at_use(e, "graphed_callables"));
+     }},
+    {"pinned_rounding", true,
+     [](const Evidence& e) {
+       if (!e.pinned) return int64_t{0};
+       const int64_t lost = e.pinned->used_bytes - e.pinned->asked_bytes;
+       return lost >= kLeastPinnedLoss && 5 * lost >= e.pinned->used_bytes ? lost : 0;
+     },
+     never,
+     [](const Evidence& e, const std::string& bytes) {
+       return fmt::format(
+           "{} of the host's memory are lost in pinned memory, which PyTorch rounds up to powers "
+           "of "
+           "two: {}",
+           bytes,
+           is_version_at_least(e.pytorch, 15)
+               ? "PYTORCH_CUDA_ALLOC_CONF=pinned_max_round_threshold_mb:1 rounds small ones only"
+               : "pin one tensor of a power of two, and take views");
+     }},
+
+    // ---- from here on: what trades time for memory, if the GPU is full ----
+    {"meta_init", false,
+     [](const Evidence& e) {
+       return e.is_before_steps ? if_largest(e, Category::parameter_shard) : 0;
+     },
+     [](const Evidence& e) {
+       return (!e.uses.has_fsdp() && !e.uses.names_fsdp) || e.uses.has("fsdp2_offload");
+     },
+     [](const Evidence& e, const std::string& bytes) {
+       return fmt::format(
+           "{} of whole parameters are on the GPU before they are sharded{}: make the model under "
+           "torch.device(\"meta\"), shard it, then model.to_empty(device=\"cuda\")",
+           bytes, at(fsdp_line(e)));
+     }},
+    {"fsdp_units", false,
+     [](const Evidence& e) { return if_largest(e, Category::unsharded_parameter); },
+     [](const Evidence& e) { return !e.uses.has_fsdp() || e.uses.fsdp_units > 1; },
+     [](const Evidence& e, const std::string& bytes) {
+       return fmt::format(
+           "{} of parameters are gathered at once, since the whole model is one unit: call "
+           "fully_shard on each layer before the model{}",
+           bytes, at(fsdp_line(e)));
+     }},
+    {"reshard_after_forward", false,
+     [](const Evidence& e) { return if_largest(e, Category::unsharded_parameter); },
+     [](const Evidence& e) {
+       return (!e.uses.has("fsdp2_no_reshard") && !e.uses.has("fsdp1_no_reshard")) ||
+              e.uses.fsdp_units < 2;
+     },
+     [](const Evidence& e, const std::string& bytes) {
+       const bool is_fsdp2 = e.uses.has("fsdp2_no_reshard");
+       return fmt::format(
+           "{} of gathered parameters stay until backward: {} frees them, for a second gather",
+           bytes,
+           is_fsdp2 ? "reshard_after_forward=True" + at_use(e, "fsdp2_no_reshard")
+                    : "ShardingStrategy.FULL_SHARD" + at_use(e, "fsdp1_no_reshard"));
+     }},
+    {"shard_over_ranks", false,
+     [](const Evidence& e) { return is_state_largest(e) ? state_bytes(e) : 0; },
+     [](const Evidence& e) {
+       const bool may_come = e.is_before_steps && !e.uses.has("ddp");
+       return e.world_size < 2 || e.uses.is_sharded() || e.uses.has("fsdp1") || may_come ||
+              grows(e);
+     },
+     [](const Evidence& e, const std::string& bytes) {
+       const std::string how = e.uses.has("ddp")
+                                   ? "in place of DistributedDataParallel" + at_use(e, "ddp")
+                                   : "on each layer and the model";
+       return fmt::format(
+           "{} of parameters, gradients and optimizer state are whole on each rank: fully_shard {} "
+           "leaves about 1/{} of these",
+           bytes, how, e.world_size);
+     }},
+    {"offload_state", false,
+     [](const Evidence& e) {
+       return e.largest_category() == Category::gradient || !is_state_largest(e) ? 0
+                                                                                 : state_bytes(e);
+     },
+     [](const Evidence& e) {
+       return !e.uses.has_fsdp() || e.uses.has("fsdp1_no_shard") || e.uses.has("fsdp2_offload") ||
+              e.uses.has("fsdp1_offload") || e.is_before_steps || grows(e);
+     },
+     [](const Evidence& e, const std::string& bytes) {
+       return fmt::format("{} of shards: more ranks, or {}{}, which keeps them on the host", bytes,
+                          e.uses.has("fsdp2")
+                              ? "fully_shard(..., offload_policy=CPUOffloadPolicy())"
+                              : "FSDP(..., cpu_offload=CPUOffload(True))",
+                          at(fsdp_line(e)));
+     }},
+    {"small_optimizer_state", false,
+     [](const Evidence& e) { return if_largest(e, Category::optimizer_state); },
+     [](const Evidence& e) {
+       return adam(e) == nullptr || adam(e)->has_low_bits || e.uses.has("zero") || grows(e);
+     },
+     [](const Evidence& e, const std::string& bytes) {
+       return fmt::format(
+           "{} of optimizer state: an optimizer with less state than {}{}, such as "
+           "bitsandbytes.optim.AdamW8bit",
+           bytes, shown(adam(e)->name), at(adam(e)->line));
+     }},
+    {"step_in_backward", false, [](const Evidence& e) { return if_largest(e, Category::gradient); },
+     [](const Evidence& e) {
+       return e.world_size > 1 || e.uses.optimizers.size() != 1 || grows(e) || are_logits_most(e);
+     },
+     [](const Evidence& e, const std::string& bytes) {
+       return fmt::format(
+           "{} of gradients: step each parameter in backward and free its gradient "
+           "(register_post_accumulate_grad_hook, with an optimizer for each parameter) in place of "
+           "the optimizer{}",
+           bytes, at(e.uses.optimizers.front().line));
+     }},
+    {"bucket_view", false,
+     [](const Evidence& e) {
+       return std::min(e.bytes_of(Category::gradient), e.bytes_of(Category::reduce_buffer));
+     },
+     [](const Evidence& e) { return !e.uses.has("ddp") || e.uses.has("ddp_bucket_view"); },
+     [](const Evidence& e, const std::string& bytes) {
+       return fmt::format(
+           "{} of gradients are also in DistributedDataParallel's buckets: "
+           "gradient_as_bucket_view=True{} keeps them once",
+           bytes, at_use(e, "ddp"));
+     }},
+    {"chunked_loss", false,
+     [](const Evidence& e) { return are_logits_most(e) ? if_much(e, logits_bytes(e)) : 0; },
+     [](const Evidence& e) { return grows(e) || autocast_undoes_sharding(e); },
+     [](const Evidence& e, const std::string& bytes) {
+       return fmt::format(
+           "{} grow with the vocabulary of {}, most{}: {}", bytes, vocabulary_of(e, *logits_row(e)),
+           at(place_of(logits_row(e)->label)),
+           is_version_at_least(e.pytorch, 15)
+               ? "torch.nn.functional.linear_cross_entropy computes head and loss in chunks"
+               : "compute head and loss for some of the tokens at a time, under "
+                 "torch.utils.checkpoint.checkpoint");
+     }},
+    {"recompute", false, [](const Evidence& e) { return if_largest(e, Category::activation); },
+     [](const Evidence& e) {
+       return e.uses.has("recompute") || !e.uses.has("backward") || grows(e) ||
+              autocast_undoes_sharding(e) || are_logits_most(e) || e.is_before_steps;
+     },
+     [](const Evidence& e, const std::string& bytes) {
+       return fmt::format(
+           "{} of activations, most made{}: torch.utils.checkpoint.checkpoint(block, x, "
+           "use_reentrant=False) around each block drops them until backward; or a smaller batch "
+           "or "
+           "shorter sequences",
+           bytes, at(line_of_most(e, Category::activation)));
+     }},
+    {"smaller_batch", false,
+     [](const Evidence& e) {
+       return std::max(if_largest(e, Category::activation), if_largest(e, Category::input));
+     },
+     [](const Evidence& e) {
+       const bool recompute_is_left = e.largest_category() == Category::activation &&
+                                      !e.uses.has("recompute") && e.uses.has("backward");
+       return recompute_is_left || grows(e) || autocast_undoes_sharding(e) || are_logits_most(e) ||
+              e.is_before_steps;
+     },
+     [](const Evidence& e, const std::string& bytes) {
+       return fmt::format(
+           "{} of {}, most made{}, grow with the batch: a smaller one, or shorter "
+           "sequences",
+           bytes, e.largest_category() == Category::input ? "inputs" : "activations",
+           at(line_of_most(e, e.largest_category())));
+     }},
+    {"smaller_buckets", false,
+     [](const Evidence& e) {
+       return std::max(if_largest(e, Category::reduce_buffer),
+                       if_largest(e, Category::communication));
+     },
+     [](const Evidence& e) {
+       return e.world_size < 2 || (!e.uses.has("ddp") && e.uses.fsdp_units != 1);
+     },
+     [](const Evidence& e, const std::string& bytes) {
+       return fmt::format(
+           "{} of buffers for collectives: {}", bytes,
+           e.uses.has("ddp")
+               ? "a smaller bucket_cap_mb of DistributedDataParallel" + at_use(e, "ddp")
+               : "fully_shard on each layer before the model" + at(fsdp_line(e)));
+     }},
+    {"expandable_segments", false,
+     [](const Evidence& e) {
+       const int64_t unused =
+           e.unused ? e.unused->fragments : e.reserved_bytes - e.allocated_bytes();
+       return e.is_in_doubt && unused >= std::max<int64_t>(e.asked_bytes, 1) ? unused : 0;
+     },
+     [](const Evidence& e) {
+       const bool is_elsewhere = e.unused && 2 * e.unused->fragments < e.unused->sum();
+       return e.uses.has_expandable_segments || is_elsewhere ||
+              (!e.unused && e.uses.cuda_graph_pools + e.uses.graphed_callable_pools > 1);
+     },
+     [](const Evidence&, const std::string& bytes) {
+       return fmt::format(
+           "{} were reserved but unused, in pieces that are too small: "
+           "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True may reserve less",
+           bytes);
+     }},
+});
+
+/// Returns what a rule says; nothing if it is silent.
+std::optional<Advice> advice_of(const Rule& rule, const Evidence& evidence) {
+  if (!rule.is_mistake && !evidence.is_short) return std::nullopt;
+  const int64_t bytes = rule.bytes(evidence);
+  if (bytes <= 0 || rule.is_ruled_out(evidence)) return std::nullopt;
+  return Advice{.rule = std::string(rule.name),
+                .text = rule.words(evidence, bytes_text(bytes)),
+                .bytes = bytes};
+}
+
+}  // namespace
+
+std::vector<Advice> advice_for(const AdviceEvidence& evidence) {
+  std::vector<Advice> all;
+  if (!evidence.uses.is_known) return all;
+  for (const Rule& rule : kRules) {
+    if (auto advice = advice_of(rule, evidence)) all.push_back(*std::move(advice));
+  }
+  return all;
+}
+
+void keep_advice(const std::string& recording, const std::vector<Advice>& advice) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const Advice& one : advice) {
+    all.push_back({{"rule", one.rule}, {"bytes", one.bytes}, {"text", one.text}});
+  }
+  keep_fact(recording, "advice", all);
+}
+
+std::vector<std::string> advice_rules() {
+  std::vector<std::string> names;
+  for (const Rule& rule : kRules) names.emplace_back(rule.name);
+  return names;
+}
+
+}  // namespace shardlens::profiler

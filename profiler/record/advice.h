@@ -1,0 +1,88 @@
+// Says what to change in a program so that it takes less memory. Each piece of advice is a row of
+// one table (advice.cpp): which memory it is about, what must be true, and what rules it out. A
+// rule looks at what the program does already, and is silent where it does not know: no advice is
+// better than a wrong one.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "profiler/record/program_uses.h"
+#include "profiler/record/record_verdict.h"
+#include "profiler/report/place_totals.h"
+#include "profiler/report/report.h"
+
+namespace shardlens::profiler {
+
+/// Memory that earlier steps made and that is alive still, made at one line.
+struct KeptMemory {
+  std::string line;
+  int64_t bytes = 0;             // of earlier steps
+  int64_t steps = 0;             // that made it
+  bool is_of_last_step = false;  // only: it is replaced in each step
+};
+
+/// A program that takes more memory in each step.
+struct GrowthEvidence {
+  double bytes_per_step = 0;
+  std::string line;    // that makes what is kept
+  std::string caller;  // that keeps it; empty: unknown
+};
+
+/// Free memory that PyTorch had reserved at the moment that decides, by why it cannot be used.
+struct UnusedReserved {
+  int64_t private_pools = 0;  // of CUDA graphs
+  int64_t other_streams = 0;
+  int64_t fragments = 0;  // beside used blocks, or in pieces too small for what was asked
+
+  int64_t sum() const { return private_pools + other_streams + fragments; }
+};
+
+/// The facts that rules look at, of one rank at the moment that decides: when memory ran out, else
+/// at its peak.
+struct AdviceEvidence {
+  ProgramUses uses;
+  std::string pytorch;  // its version: "2.15.0"; empty: unknown
+  int world_size = 1;
+  bool is_short = false;  // the GPU is full or nearly full: what costs time may be worth it
+  bool is_before_steps = false;
+  bool is_in_doubt = false;  // allocator retries, or an out-of-memory
+  CategoryBytes given{};
+  std::vector<PlaceTotal> rows;  // the largest first
+  int64_t reserved_bytes = 0;
+  int64_t asked_bytes = 0;  // that could not be allocated; 0: nothing failed
+  std::optional<PinnedUse> pinned;
+  std::vector<KeptMemory> kept = {};  // the most first
+
+  // Facts of other analyses. Empty: unknown.
+  std::optional<GrowthEvidence> growth = {};
+  std::optional<UnusedReserved> unused = {};
+  std::optional<int64_t> weight_copies_bytes = {};  // that autocast made
+
+  int64_t allocated_bytes() const;
+  int64_t bytes_of(Category category) const { return given[static_cast<size_t>(category)]; }
+  Category largest_category() const;
+};
+
+struct Advice {
+  std::string rule;
+  std::string text;   // one line: how much of what, then the change
+  int64_t bytes = 0;  // that it is about; how much less is taken depends on the program
+};
+
+AdviceEvidence evidence_of(const RankReport& report, const RecordVerdict& verdict,
+                           const ProgramUses& uses);
+
+/// Returns the advice for a rank: mistakes first, which are named even if there is room, then what
+/// trades time for memory, if the GPU is full.
+std::vector<Advice> advice_for(const AdviceEvidence& evidence);
+
+/// Adds the advice to rankR.json beside the recording, as `advice`.
+void keep_advice(const std::string& recording, const std::vector<Advice>& advice);
+
+/// Returns the names of all rules, in the table's order.
+std::vector<std::string> advice_rules();
+
+}  // namespace shardlens::profiler

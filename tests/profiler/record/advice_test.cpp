@@ -1,0 +1,356 @@
+// Tests which advice is given in which situation: the table of rules x situations. A row lists all
+// rules that speak; every other rule must be silent there.
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "profiler/record/advice.h"
+
+using namespace shardlens;
+using namespace shardlens::profiler;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+constexpr int64_t kGiB = int64_t{1} << 30;
+constexpr int64_t kVocabulary = 128256;
+
+/// Evidence that a situation changes. It begins with a full GPU, in a program that trains on one.
+class Situation {
+ public:
+  Situation(std::string name, std::set<std::string> speaking)
+      : name_(std::move(name)), speaking_(std::move(speaking)) {
+    evidence_.uses.is_known = true;
+    evidence_.uses.lines["backward"] = {"train.py:40"};
+    evidence_.uses.optimizers = {{.name = "AdamW", .line = "train.py:12"}};
+    evidence_.pytorch = "2.15.0";
+    evidence_.is_short = true;
+  }
+
+  Situation& has(Category category, int64_t gib, const std::string& label = "train.py:7 forward") {
+    evidence_.given[static_cast<size_t>(category)] += gib * kGiB;
+    evidence_.rows.push_back({.given_bytes = gib * kGiB,
+                              .asked_bytes = gib * kGiB,
+                              .count = 1,
+                              .category = category,
+                              .label = label});
+    evidence_.reserved_bytes += gib * kGiB;
+    return *this;
+  }
+  Situation& uses(std::initializer_list<const char*> all) {
+    for (const char* const one : all) evidence_.uses.lines[one] = {"train.py:30"};
+    return *this;
+  }
+  Situation& ranks(int world_size, int64_t fsdp_units = 8) {
+    evidence_.world_size = world_size;
+    evidence_.uses.fsdp_units = fsdp_units;
+    return *this;
+  }
+  template <class Change>
+  Situation& with(const Change& change) {
+    change(evidence_);
+    return *this;
+  }
+  Situation& keeps(int64_t gib, int64_t steps, bool only_last) {
+    evidence_.kept.push_back({.line = "train.py:9 forward",
+                              .bytes = gib * kGiB,
+                              .steps = steps,
+                              .is_of_last_step = only_last});
+    return *this;
+  }
+
+  const std::string& name() const { return name_; }
+  const std::set<std::string>& speaking() const { return speaking_; }
+  const AdviceEvidence& evidence() const { return evidence_; }
+
+ private:
+  std::string name_;
+  std::set<std::string> speaking_;
+  AdviceEvidence evidence_;
+};
+
+Situation logits(std::string name, std::set<std::string> speaking) {
+  Situation one(std::move(name), std::move(speaking));
+  one.has(Category::parameter_shard, 2).has(Category::activation, 1);
+  one.with([](AdviceEvidence& e) {
+    const int64_t bytes = 8192 * kVocabulary * 4;
+    e.given[static_cast<size_t>(Category::activation)] += bytes;
+    e.rows.insert(e.rows.begin(), {.given_bytes = bytes,
+                                   .asked_bytes = bytes,
+                                   .count = 1,
+                                   .category = Category::activation,
+                                   .label = "train.py:22 <module>"});
+  });
+  return one;
+}
+
+constexpr auto kPrivatePools = [](AdviceEvidence& e) {
+  e.uses.cuda_graphs = e.uses.cuda_graph_pools = 7;
+  e.reserved_bytes += 12 * kGiB;
+};
+
+std::vector<Situation> state_situations() {
+  using C = Category;
+  const auto state = [](Situation one) {
+    return one.has(C::parameter_shard, 10, "train.py:5 <module>").has(C::optimizer_state, 20, "");
+  };
+  return {
+      state({"one rank, AdamW", {"small_optimizer_state"}}),
+      state({"state of 8 bits", {}}).with([](AdviceEvidence& e) {
+        e.uses.optimizers.front().has_low_bits = true;
+      }),
+      state({"SGD", {}}).with([](AdviceEvidence& e) { e.uses.optimizers.front().name = "SGD"; }),
+      state({"DDP", {"shard_over_ranks", "small_optimizer_state"}}).ranks(8, 0).uses({"ddp"}),
+      state({"FSDP2", {"offload_state", "small_optimizer_state"}}).ranks(8).uses({"fsdp2"}),
+      state({"FSDP1", {"offload_state", "small_optimizer_state"}}).ranks(8).uses({"fsdp1"}),
+      state({"FSDP2 that offloads", {"small_optimizer_state"}})
+          .ranks(8)
+          .uses({"fsdp2", "fsdp2_offload"}),
+      state({"ZeRO", {}}).ranks(8, 0).uses({"ddp", "zero"}),
+      Situation("parameters before they are sharded", {"meta_init"})
+          .has(C::parameter_shard, 30)
+          .ranks(8)
+          .uses({"fsdp2"})
+          .with([](AdviceEvidence& e) { e.is_before_steps = true; }),
+      Situation("parameters of a program that names FSDP, and has not come there", {"meta_init"})
+          .has(C::parameter_shard, 30)
+          .ranks(8, 0)
+          .with([](AdviceEvidence& e) { e.is_before_steps = e.uses.names_fsdp = true; }),
+      Situation("parameters of ranks that may shard them yet", {})
+          .has(C::parameter_shard, 30)
+          .ranks(8, 0)
+          .with([](AdviceEvidence& e) { e.is_before_steps = true; }),
+      Situation("parameters before the first step of one rank", {})
+          .has(C::parameter_shard, 30)
+          .with([](AdviceEvidence& e) { e.is_before_steps = true; }),
+      Situation("the whole model is one unit", {"fsdp_units"})
+          .has(C::unsharded_parameter, 30)
+          .ranks(8, 1)
+          .uses({"fsdp2"}),
+      Situation("units, gathered until backward", {"reshard_after_forward"})
+          .has(C::unsharded_parameter, 30)
+          .ranks(8)
+          .uses({"fsdp2", "fsdp2_no_reshard"}),
+      Situation("units, resharded", {}).has(C::unsharded_parameter, 30).ranks(8).uses({"fsdp2"}),
+  };
+}
+
+std::vector<Situation> gradient_situations() {
+  using C = Category;
+  const auto ddp = [](Situation one) {
+    return one.has(C::gradient, 20).has(C::reduce_buffer, 15).ranks(8, 0).uses({"ddp"});
+  };
+  return {
+      Situation("gradients of one rank", {"step_in_backward"}).has(C::gradient, 20),
+      Situation("gradients of two optimizers", {}).has(C::gradient, 20).with([](AdviceEvidence& e) {
+        e.uses.optimizers.push_back({.name = "SGD"});
+      }),
+      ddp({"gradients beside DDP's buckets", {"shard_over_ranks", "bucket_view"}}),
+      ddp({"gradients in DDP's buckets", {"shard_over_ranks"}}).uses({"ddp_bucket_view"}),
+      Situation("FSDP2 that defers its reduction", {"deferred_reduction"})
+          .has(C::gradient, 20)
+          .has(C::parameter_shard, 1)
+          .ranks(8)
+          .uses({"fsdp2", "fsdp2_deferred_sync"}),
+      Situation("FSDP2 that reduces in each microbatch", {})
+          .has(C::gradient, 20)
+          .has(C::parameter_shard, 1)
+          .ranks(8)
+          .uses({"fsdp2"}),
+      Situation("buffers of DDP", {"smaller_buckets"})
+          .has(C::reduce_buffer, 20)
+          .ranks(8, 0)
+          .uses({"ddp"}),
+      Situation("buffers of many units", {}).has(C::reduce_buffer, 20).ranks(8).uses({"fsdp2"}),
+  };
+}
+
+std::vector<Situation> activation_situations() {
+  using C = Category;
+  const auto active = [](Situation one) {
+    return one.has(C::parameter_shard, 10).has(C::activation, 30);
+  };
+  return {
+      active({"activations", {"recompute"}}),
+      active({"activations with room", {}}).with([](AdviceEvidence& e) { e.is_short = false; }),
+      active({"activations of a process that reported nothing", {}}).with([](AdviceEvidence& e) {
+        e.uses = {};
+      }),
+      active({"activations that are recomputed", {"smaller_batch"}}).uses({"recompute"}),
+      active({"activations without backward", {"smaller_batch"}}).with([](AdviceEvidence& e) {
+        e.uses.lines.erase("backward");
+      }),
+      Situation("inputs", {"smaller_batch"}).has(C::input, 30),
+      active({"metrics that keep their graph", {"growth"}}).keeps(20, 11, false),
+      active({"a measured growth", {"growth"}}).with([](AdviceEvidence& e) {
+        e.growth = {.bytes_per_step = 65e6, .line = "train.py:9 forward", .caller = "train.py:20"};
+      }),
+      active({"a little that grows", {"recompute"}}).with([](AdviceEvidence& e) {
+        e.kept = {{.line = "train.py:9", .bytes = 1 << 20, .steps = 11}};
+      }),
+      active({"outputs of the step before", {"kept_from_last_step", "recompute"}})
+          .keeps(5, 1, true),
+      active({"a cache of the first step", {"recompute"}}).keeps(5, 1, false),
+      logits("logits", {"chunked_loss"}),
+      logits("logits, without a known vocabulary", {"recompute"}).with([](AdviceEvidence& e) {
+        e.uses.vocabularies.clear();
+      }),
+      active({"autocast over FSDP2", {"autocast_in_fsdp"}}).ranks(8).uses({"fsdp2", "autocast"}),
+      active({"autocast over FSDP2, recomputed", {"smaller_batch"}})
+          .ranks(8)
+          .uses({"fsdp2", "autocast", "recompute"}),
+      active({"autocast beside a policy", {"recompute"}})
+          .ranks(8)
+          .uses({"fsdp2", "autocast", "fsdp2_param_dtype"}),
+      active({"autocast on one rank", {"recompute"}}).uses({"autocast"}),
+      active({"autocast over FSDP2 that copies no weights", {}})
+          .ranks(8)
+          .uses({"fsdp2", "autocast"})
+          .with([](AdviceEvidence& e) { e.weight_copies_bytes = 0; }),
+  };
+}
+
+std::vector<Situation> reserved_situations() {
+  using C = Category;
+  const auto failed = [](AdviceEvidence& e) {
+    e.is_in_doubt = true;
+    e.asked_bytes = 2 * kGiB;
+  };
+  const auto fragments = [&](Situation one) {
+    return one.has(C::other, 10).with(failed).with([](AdviceEvidence& e) {
+      e.reserved_bytes += 6 * kGiB;
+    });
+  };
+  const auto pinned = [](int64_t used, int64_t asked) {
+    return [=](AdviceEvidence& e) {
+      e.is_short = false;
+      e.pinned = PinnedUse{.used_bytes = used * kGiB, .asked_bytes = asked * kGiB};
+    };
+  };
+  return {
+      fragments({"fragments", {"expandable_segments"}}),
+      fragments({"fragments in expandable segments", {}}).with([](AdviceEvidence& e) {
+        e.uses.has_expandable_segments = true;
+      }),
+      fragments({"free memory of another stream", {}}).with([](AdviceEvidence& e) {
+        e.unused = UnusedReserved{.other_streams = 5 * kGiB, .fragments = 2 * kGiB};
+      }),
+      fragments({"too little free", {}}).with([](AdviceEvidence& e) { e.asked_bytes = 8 * kGiB; }),
+      Situation("a pool for each graph", {"shared_graph_pool"})
+          .has(C::other, 1)
+          .with(failed)
+          .with(kPrivatePools),
+      Situation("a pool for each graph, with room", {"shared_graph_pool"})
+          .has(C::other, 1)
+          .with(kPrivatePools)
+          .with([](AdviceEvidence& e) { e.is_short = false; }),
+      Situation("a pool for each graphed callable", {"fewer_graphed_callables"})
+          .has(C::other, 1)
+          .with(failed)
+          .with(kPrivatePools)
+          .with([](AdviceEvidence& e) {
+            std::swap(e.uses.cuda_graph_pools, e.uses.graphed_callable_pools);
+          }),
+      Situation("one pool for all graphs", {"expandable_segments"})
+          .has(C::other, 1)
+          .with(failed)
+          .with(kPrivatePools)
+          .with([](AdviceEvidence& e) { e.uses.cuda_graph_pools = 1; }),
+      Situation("pools, but what is free is not theirs", {})
+          .has(C::other, 1)
+          .with(kPrivatePools)
+          .with([](AdviceEvidence& e) { e.unused = UnusedReserved{.fragments = 12 * kGiB}; }),
+      Situation("pinned memory, rounded", {"pinned_rounding"}).with(pinned(8, 4)),
+      Situation("pinned memory of powers of two", {}).with(pinned(8, 8)),
+  };
+}
+
+std::vector<Situation> all_situations() {
+  std::vector<Situation> all;
+  for (auto& part : {state_situations(), gradient_situations(), activation_situations(),
+                     reserved_situations()}) {
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  for (Situation& one : all) {
+    if (one.evidence().uses.is_known && one.name().find("without a known") == std::string::npos) {
+      one.with([](AdviceEvidence& e) { e.uses.vocabularies = {kVocabulary}; });
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("in each situation exactly the rules speak that have looked") {
+  std::set<std::string> spoke;
+  for (const Situation& one : all_situations()) {
+    INFO(one.name());
+    std::set<std::string> names;
+    for (const Advice& advice : advice_for(one.evidence())) {
+      INFO(advice.text);
+      CHECK(advice.bytes > 0);
+      CHECK(advice.text.find("  ") == std::string::npos);
+      names.insert(advice.rule);
+      spoke.insert(advice.rule);
+    }
+    CHECK(names == one.speaking());
+  }
+  const std::vector<std::string> rules = advice_rules();
+  CHECK(spoke == std::set(rules.begin(), rules.end()));
+}
+
+TEST_CASE("advice names the line and the call to write") {
+  const auto text_in = [](const std::string& situation, const std::string& rule) {
+    for (const Situation& one : all_situations()) {
+      if (one.name() != situation) continue;
+      for (const Advice& advice : advice_for(one.evidence())) {
+        if (advice.rule == rule) return advice.text;
+      }
+    }
+    return std::string();
+  };
+  CHECK_THAT(text_in("metrics that keep their graph", "growth"),
+             ContainsSubstring("20.00 GiB made at train.py:9") && ContainsSubstring(".detach()"));
+  CHECK_THAT(text_in("a measured growth", "growth"),
+             ContainsSubstring("each step leaves 61.99 MiB made at train.py:9 forward, kept at "
+                               "train.py:20"));
+  CHECK_THAT(text_in("FSDP2 that defers its reduction", "deferred_reduction"),
+             ContainsSubstring("set_requires_gradient_sync(False) at train.py:30"));
+  CHECK_THAT(text_in("autocast over FSDP2", "autocast_in_fsdp"),
+             ContainsSubstring("torch.autocast at train.py:30") &&
+                 ContainsSubstring("MixedPrecisionPolicy(param_dtype=torch.bfloat16)"));
+  CHECK_THAT(text_in("a pool for each graph", "shared_graph_pool"),
+             ContainsSubstring("captured at train.py:") || ContainsSubstring("7 CUDA graphs"));
+  CHECK_THAT(text_in("activations", "recompute"),
+             ContainsSubstring("train.py:7") && ContainsSubstring("use_reentrant=False"));
+  CHECK_THAT(text_in("logits", "chunked_loss"),
+             ContainsSubstring("vocabulary of 128256") && ContainsSubstring("train.py:22"));
+}
+
+TEST_CASE("what a program uses is read from its own report, however damaged") {
+  const auto read = [](const char* text) { return read_program_uses(nlohmann::json::parse(text)); };
+  const ProgramUses uses = read(R"({"lines": {"fsdp2": ["a.py:3"], "autocast": []},
+      "optimizers": [{"name": "AdamW", "line": "a.py:5", "low_bit": true}, 7],
+      "fsdp2_units": 9, "cuda_graph_captures": 3, "cuda_graph_pools": 2, "vocabularies": [32000],
+      "expandable_segments": true})");
+  CHECK(uses.is_known);
+  CHECK(uses.line_of("fsdp2") == "a.py:3");
+  CHECK(uses.has("autocast"));
+  CHECK(uses.line_of("autocast").empty());
+  CHECK(!uses.has("ddp"));
+  REQUIRE(uses.optimizers.size() == 1);
+  CHECK(uses.optimizers.front().has_low_bits);
+  CHECK(uses.fsdp_units == 9);
+  CHECK(uses.cuda_graph_pools == 2);
+  CHECK(uses.has_expandable_segments);
+  for (const char* const text : {"null", "[]", "{}", "3", R"({"lines": 4, "optimizers": 5})"}) {
+    CHECK(read(text).lines.empty());
+  }
+  CHECK(!read("null").is_known);
+}
