@@ -20,6 +20,7 @@
 #include "base/limits.h"
 #include "base/shown.h"
 #include "base/units.h"
+#include "profiler/exchange/pinned_history.h"
 #include "profiler/exchange/snapshot_events.h"
 #include "profiler/exchange/snapshot_rewind.h"
 #include "profiler/recording/python_rules.h"
@@ -88,7 +89,9 @@ class SnapshotImport {
     read_end();
     const RewindDoubts doubts = rewind(state_, entries_);
     SnapshotEvents made = snapshot_events(state_, entries_, mapped_label());
-    profile_.events = std::move(made.events);
+    const PinnedHistory pinned = read_pinned();
+    if (entries_.empty() && !pinned.entries.empty()) made.start_us = pinned.entries.front().time_us;
+    profile_.events = with_pinned(std::move(made.events), pinned, made.start_us);
     profile_.header.device = "cuda";
     profile_.header.start_realtime_ns = made.start_us * 1000;
     judge(doubts, made);
@@ -265,6 +268,34 @@ class SnapshotImport {
     }
   }
 
+  /// Reads what the snapshot says of pinned memory, if the program asked for it.
+  PinnedHistory read_pinned() {
+    PinnedHistory pinned;
+    const Value trace = snapshot_["host_traces"];
+    for (size_t i = 0; i < trace.size(); ++i) {
+      const Value entry = trace.at(i);
+      const auto action = choice_named<PinnedAction>(entry["action"].text());
+      if (!action) continue;  // a completed free changes nothing more
+      pinned.entries.push_back(
+          {.time_us = std::clamp<int64_t>(entry["time_us"].integer(), 0, kMostTime_us),
+           .address = static_cast<uint64_t>(entry["addr"].integer()),
+           .bytes = std::clamp<int64_t>(entry["size"].integer(), 0, kMostBytes - 1),
+           .label = *action == PinnedAction::alloc ? label_of(entry["frames"]) : 0,
+           .action = *action});
+    }
+    const Value segments = snapshot_["host_segments"];
+    for (size_t i = 0; i < segments.size(); ++i) {
+      const Value segment = segments.at(i), blocks = segment["blocks"];
+      pinned.at_end.push_back(
+          {.address = static_cast<uint64_t>(segment["address"].integer()),
+           .bytes = std::clamp<int64_t>(segment["total_size"].integer(), 0, kMostBytes - 1),
+           .label = blocks.size() > 0 ? label_of(blocks.at(0)["frames"]) : 0,
+           .is_used = segment["allocated_size"].integer() > 0});
+    }
+    has_pinned_ = !pinned.entries.empty() || !pinned.at_end.empty();
+    return pinned;
+  }
+
   void read_segment(Value segment) {
     const auto begin = static_cast<uint64_t>(segment["address"].integer());
     const int64_t bytes = segment["total_size"].integer(-1);
@@ -311,6 +342,9 @@ class SnapshotImport {
   void judge(const RewindDoubts& rewound, const SnapshotEvents& made) {
     std::string& notice = profile_.header.notice;
     notice = "imported from a memory snapshot of PyTorch: device memory only";
+    if (has_pinned_) {
+      notice = "imported from a memory snapshot of PyTorch: device and pinned memory only";
+    }
     profile_.judgement.begins_late = made.start_allocated > 0 || made.start_reserved > 0;
     if (profile_.judgement.begins_late && !entries_.empty()) {
       notice += fmt::format("; its history begins with {} allocated, {} reserved",
@@ -370,6 +404,7 @@ class SnapshotImport {
   std::vector<TraceEntry> entries_;
   SnapshotState state_;  // at the end, then at the start
   bool has_segments_ = false;
+  bool has_pinned_ = false;
   uint64_t end_allocated_ = 0;  // unsigned, since a damaged snapshot may overflow it
   uint64_t end_reserved_ = 0;
   std::map<std::pair<int64_t, int64_t>, int32_t> pools_;
