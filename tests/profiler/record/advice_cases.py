@@ -130,7 +130,8 @@ def check_pinned_rounding(folder):
 
 # --- pinned memory -----------------------------------------------------------------------------------
 
-NAMES = ("empty", "zeros", "pin_memory", "freed", "loader", "save_on_cpu", "non_blocking")
+KEPT = ("empty", "zeros", "pin_memory", "non_blocking")  # these free nothing
+NAMES = (*KEPT, "freed", "loader", "save_on_cpu")
 
 
 def check_pinned_as_counted(folder):
@@ -141,7 +142,9 @@ def check_pinned_as_counted(folder):
         found = pinned(done)
         assert stats["held"] > 0, name
         assert found["held_bytes"] == found["driver_bytes"] == stats["held"], (name, found, stats)
-        assert found["used_bytes"] == stats["used"], (name, found, stats)
+        # PyTorch adds the peaks of all sizes, which may have been at different times.
+        assert found["used_bytes"] <= stats["used"], (name, found, stats)
+        assert found["used_bytes"] == stats["used"] or name not in KEPT, (name, found, stats)
         assert found["asked_bytes"] <= found["used_bytes"], (name, found)
         assert sum(row["bytes"] for row in found["places"]) == stats["held"], (name, found)
 
