@@ -89,7 +89,7 @@ const std::vector<Floors> kFloors = {
     {"base", {{""}, {"checksum", "document", "process"}}},
     {"profiler",
      {{"null_device", "recording"},
-      {"file"},
+      {"file", "program"},
       {"report"},
       {"compare", "exchange", "recorder"},
       {"commands", "record"}}},

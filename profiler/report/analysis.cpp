@@ -37,6 +37,7 @@ void Analysis::take(const Event& event) {
       close_window();
       step_ = event.value;
       in_step_ = phase_ == Phase::training;
+      if (in_step_ && !round_label_) begin_mark(step_);
       return;
     case EventKind::counter:
       return take_counter(event);
@@ -76,8 +77,16 @@ void Analysis::take_alloc(const Event& event) {
     if (const auto old = set.free(event.address)) libraries_[old->label] -= old->given_bytes;
     libraries_[event.label] += given;
   }
-  if (set.alloc(event, given, moment_of(event)) && is_device) blocks_at_peak_ = tracker_.totals();
-  if (is_device) reserved_peak_.after(event, false, moment_of(event), tracker_, set);
+  if (!is_device) {
+    set.alloc(event, given, moment_of(event));
+    if (event.space == Space::driver) take_own_device_bytes();
+    return;
+  }
+  if (event.label == round_label_) begin_mark(growth_.marks());
+  if (const auto lost = set.free(event.address)) growth_.freed(*lost);  // its free is missing
+  if (set.alloc(event, given, moment_of(event))) blocks_at_peak_ = tracker_.totals();
+  reserved_peak_.after(event, false, moment_of(event), tracker_, set);
+  growth_.allocated(*set.find(event.address), set);
 }
 
 void Analysis::take_free(const Event& event) {
@@ -90,6 +99,12 @@ void Analysis::take_free(const Event& event) {
   const std::optional<LiveAllocation> ended = set_of(event.space).free(event.address);
   if (!ended) ++unmatched_;
   if (ended && event.space == Space::driver) libraries_[ended->label] -= ended->given_bytes;
+  if (ended && event.space == Space::device) growth_.freed(*ended);
+}
+
+void Analysis::begin_mark(int64_t number) {
+  growth_.mark(set_of(Space::device));
+  mark_numbers_.push_back(number);
 }
 
 void Analysis::take_segment(const Event& event) {
@@ -99,6 +114,7 @@ void Analysis::take_segment(const Event& event) {
   const Moment moment = moment_of(event);
   const bool is_new_peak = reserved_.set(tracker_.totals().reserved, moment);
   reserved_peak_.after(event, is_new_peak, moment, tracker_, tensors);
+  if (event.kind == EventKind::alloc) take_own_device_bytes();
 }
 
 void Analysis::take_hold(const Event& event) {
@@ -129,8 +145,24 @@ void Analysis::take_pinned_asked(int64_t asked_bytes) {
   pinned_use_ = {.used_bytes = used, .asked_bytes = asked_bytes};
 }
 
+/// Returns the bytes of the device that this process is known to hold.
+int64_t Analysis::own_device_bytes() const {
+  const bool has_driver = space_events_[static_cast<size_t>(Space::driver)] > 0;
+  return has_driver ? sets_[static_cast<size_t>(Space::driver)].level().bytes
+                    : tracker_.totals().reserved;
+}
+
 void Analysis::take_used(int64_t bytes) {
   if (!most_used_ || bytes > most_used_->used) most_used_ = ledger_now(bytes);
+  used_by_others_ = bytes - own_device_bytes();
+}
+
+/// The device's use is sampled now and then. In between, it is what others used at the last sample,
+/// and what this process holds.
+void Analysis::take_own_device_bytes() {
+  if (!used_by_others_) return;
+  const int64_t bytes = *used_by_others_ + own_device_bytes();
+  if (bytes >= most_used_->used) most_used_ = ledger_now(bytes);
 }
 
 void Analysis::take_failure(const Event& event) {

@@ -68,6 +68,11 @@ bool PeakSet::recategorise(uint64_t address, Category category, uint32_t name) {
   return true;
 }
 
+const LiveAllocation* PeakSet::find(uint64_t address) const {
+  const uint32_t index = by_address_.find(address);
+  return index == AddressMap::kNone ? nullptr : &slots_[index];
+}
+
 std::vector<LiveAllocation> PeakSet::live_allocations() const {
   std::vector<LiveAllocation> found;
   for (const LiveAllocation& live : slots_) {

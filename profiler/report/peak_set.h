@@ -77,6 +77,9 @@ class PeakSet {
   /// Changes the category from the allocation on, and so at the peak, too, and the name unless it
   /// is 0. Returns false for an unknown address.
   bool recategorise(uint64_t address, Category category, uint32_t name);
+  /// Returns the live allocation at an address; null for an unknown one. The next change of the set
+  /// ends it.
+  const LiveAllocation* find(uint64_t address) const;
 
   const Level& level() const { return level_; }
   Level& level() { return level_; }

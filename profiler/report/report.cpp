@@ -6,6 +6,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "profiler/program/callers.h"
 #include "profiler/recording/events.h"
 
 namespace shardlens::profiler {
@@ -19,8 +20,11 @@ constexpr int64_t kFirstSteadyStep = 2;  // the third: the first two allocate wh
 /// Turns indices of a recording into texts.
 class Names {
  public:
-  Names(const Header& header, const std::vector<std::string>& strings)
-      : strings_(strings), train_(header.train), evaluate_(header.evaluate) {}
+  Names(const Header& header, const std::vector<std::string>& strings, const Stacks& stacks)
+      : strings_(strings),
+        callers_(strings, stacks),
+        train_(header.train),
+        evaluate_(header.evaluate) {}
 
   std::string label(uint32_t index) const {
     return index < strings_.size() ? strings_[index] : "string " + std::to_string(index);
@@ -38,21 +42,30 @@ class Names {
     });
     std::vector<NamedAllocation> tensors;
     tensors.reserve(live.size());
+    std::map<uint32_t, std::string> callers;
+    const auto caller_of = [&](uint32_t label) {
+      const auto [found, is_new] = callers.try_emplace(label);
+      if (is_new) found->second = callers_.caller_of(label);
+      return found->second;
+    };
     for (const LiveAllocation& one : live) {
       tensors.push_back({.given_bytes = one.given_bytes,
                          .asked_bytes = one.asked_bytes,
                          .category = one.category,
                          .label = label(one.label),
                          .name = label(one.name),
+                         .caller = caller_of(one.label),
                          .action_id = one.action,
                          .action = action(one.phase, one.action),
-                         .age_steps = step_now - one.step});
+                         .age_steps = step_now - one.step,
+                         .is_of_step = one.step >= 0});
     }
     return tensors;
   }
 
  private:
   const std::vector<std::string>& strings_;
+  Callers callers_;
   ActionLines train_;
   ActionLines evaluate_;
 };
@@ -124,6 +137,16 @@ std::optional<ReservedReport> Analysis::reserved_peak(const Names& names) {
   return report;
 }
 
+std::optional<StepPattern> pattern_of_steps(const RankReport& rank) {
+  if (!rank.step_peak) return std::nullopt;
+  std::vector<StepHeight> heights;
+  for (const StepPeak& step : rank.steps) {
+    if (step.step < rank.first_steady_step) continue;
+    heights.push_back({.step = step.step, .bytes = step.bytes[static_cast<size_t>(rank.main)]});
+  }
+  return find_step_pattern(heights);
+}
+
 SpaceReport Analysis::space_report(Space space, const Names& names) {
   const auto index = static_cast<size_t>(space);
   const Level& level = level_of(index);
@@ -185,12 +208,9 @@ Space main_space_of(const std::array<int64_t, kSpaces>& events) {
   return events[static_cast<size_t>(Space::device)] > 0 ? Space::device : Space::host;
 }
 
-/// Returns each space's highest peak of the steps from the run's third on; its `step` has the main
-/// space's peak. `before` is the number of steps that ran before those recorded.
-std::optional<StepPeak> steady_peak(const std::vector<StepPeak>& steps, int64_t before,
-                                    Space main) {
-  const int64_t unsteady = std::max<int64_t>(0, kFirstSteadyStep - before);
-  const auto first = static_cast<size_t>(unsteady);
+/// Returns each space's highest peak of the steps from `first` on; its `step` has the main space's
+/// peak.
+std::optional<StepPeak> steady_peak(const std::vector<StepPeak>& steps, size_t first, Space main) {
   if (steps.size() <= first) return std::nullopt;
   const auto index = static_cast<size_t>(main);
   StepPeak peak = steps[first];
@@ -206,9 +226,9 @@ std::optional<StepPeak> steady_peak(const std::vector<StepPeak>& steps, int64_t 
 }  // namespace
 
 RankReport Analysis::finish(const Header& header, const std::vector<std::string>& strings,
-                            Judgement judgement) {
+                            Judgement judgement, const Stacks& stacks) {
   close_window();
-  const Names names(header, strings);
+  const Names names(header, strings, stacks);
   RankReport report;
   report.header = header;
   report.events = events_;
@@ -220,8 +240,11 @@ RankReport Analysis::finish(const Header& header, const std::vector<std::string>
   if (reserved_peak_.begins_late() && !has_chosen_steps) report.judgement.begins_late = true;
   report.main = main_space_of(space_events_);
   report.steps = std::move(steps_);
-  report.step_peak = steady_peak(
-      report.steps, std::max<int64_t>(0, last_of(Counter::steps_before).value_or(0)), report.main);
+  const int64_t steps_before = std::max<int64_t>(0, last_of(Counter::steps_before).value_or(0));
+  const auto first = static_cast<size_t>(std::max<int64_t>(0, kFirstSteadyStep - steps_before));
+  report.step_peak = steady_peak(report.steps, first, report.main);
+  if (report.step_peak) report.first_steady_step = report.steps[first].step;
+  report.program = program_lines(strings, stacks);
   report.blocks_at_peak = blocks_at_peak_;
   report.blocks_at_end = tracker_.totals();
   report.reserved_peak = reserved_peak(names);
@@ -252,13 +275,23 @@ RankReport Analysis::finish(const Header& header, const std::vector<std::string>
     failure.report.tensors = names.tensors(std::move(failure.live), failure.report.at.step);
     report.out_of_memory.push_back(std::move(failure.report));
   }
+  if (report.main_space() != nullptr) report.kept = kept_places(report.main_space()->tensors);
+  report.growth = find_growth(strings, stacks, header.capacity_bytes);
   return report;
 }
 
 RankReport analyse(const Profile& profile) {
-  Analysis analysis;
-  for (const Event& event : profile.events) analysis.take(event);
-  return analysis.finish(profile.header, profile.strings, profile.judgement);
+  const auto analysed = [&profile](Analysis analysis) {
+    for (const Event& event : profile.events) analysis.take(event);
+    return analysis;
+  };
+  Analysis analysis = analysed({});
+  if (const auto label = analysis.label_of_rounds(profile.strings, profile.stacks)) {
+    Analysis by_rounds;
+    by_rounds.count_rounds_by(*label);
+    analysis = analysed(std::move(by_rounds));
+  }
+  return analysis.finish(profile.header, profile.strings, profile.judgement, profile.stacks);
 }
 
 }  // namespace shardlens::profiler

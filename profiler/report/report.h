@@ -16,8 +16,13 @@
 #include <utility>
 #include <vector>
 
+#include "profiler/program/growth.h"
+#include "profiler/program/program_lines.h"
+#include "profiler/program/step_pattern.h"
 #include "profiler/recording/profile.h"
 #include "profiler/report/block_tracker.h"
+#include "profiler/report/growth_watch.h"
+#include "profiler/report/kept_places.h"
 #include "profiler/report/peak_set.h"
 #include "profiler/report/reserved_parts.h"
 #include "profiler/report/reserved_peak.h"
@@ -34,9 +39,11 @@ struct NamedAllocation {
   Category category{};
   std::string label;
   std::string name;  // what it holds, if the program says: "layers.7.up.weight"
+  std::string caller;  // see Callers; empty: unknown
   int32_t action_id = -1;
-  std::string action;     // in words, without its id; empty: none, or not in the schedule
-  int64_t age_steps = 0;  // steps that began since it was allocated
+  std::string action;       // in words, without its id; empty: none, or not in the schedule
+  int64_t age_steps = 0;    // steps that began since it was allocated
+  bool is_of_step = false;  // allocated after the first step began
 };
 
 /// Returns "57 REDUCE_SCATTER group=block3", "action 57" if its words are not known, or "outside a
@@ -124,7 +131,11 @@ struct RankReport {
   Space main = Space::host;                                // its peak is the rank's
   std::vector<StepPeak> steps;                             // of training
   std::optional<StepPeak> step_peak;  // from the third step on; its `step` has the main peak
-  BlockTotals blocks_at_peak;         // of the device
+  int64_t first_steady_step = 0;      // the third, where there is a `step_peak`
+  ProgramLines program;
+  std::vector<KeptPlace> kept;   // at the main peak, from earlier steps; the largest first
+  std::optional<Growth> growth;  // nothing: none was found
+  BlockTotals blocks_at_peak;    // of the device
   BlockTotals blocks_at_end;
   std::optional<ReservedReport> reserved_peak;  // nothing: no segment was recorded
   std::vector<OutOfMemory> out_of_memory;       // the first few, and the last
@@ -140,7 +151,13 @@ struct RankReport {
   /// Returns the peak of reserved segments; nothing on a CPU.
   std::optional<int64_t> reserved_peak_bytes() const;
   double other_share() const;  // of the peak, 0 to 1
+  /// Says after how many steps the growth, if there is any, has filled the GPU, of which others
+  /// than PyTorch take `outside_bytes`.
+  void foresee_full(int64_t outside_bytes);
 };
+
+/// Returns the rhythm of the steps from the first steady one on.
+std::optional<StepPattern> pattern_of_steps(const RankReport& rank);
 
 class Names;
 
@@ -148,9 +165,18 @@ class Analysis {
  public:
   void take(const Event& event);
 
-  /// Returns the report. Call it once, after the last event. `strings` are those of Profile.
+  /// Returns a label that allocates once a round, for a program without steps whose growth is to be
+  /// found by rounds: such a recording is analysed twice. Returns nothing if it has steps, or no
+  /// such label.
+  std::optional<uint32_t> label_of_rounds(const std::vector<std::string>& strings,
+                                          const Stacks& stacks) const;
+  /// Makes each allocation of the label begin a round. Call it before the first event.
+  void count_rounds_by(uint32_t label) { round_label_ = label; }
+
+  /// Returns the report. Call it once, after the last event. `strings` and `stacks` are those of
+  /// Profile; without stacks no caller is known.
   RankReport finish(const Header& header, const std::vector<std::string>& strings,
-                    Judgement judgement);
+                    Judgement judgement, const Stacks& stacks = {});
 
  private:
   struct Failure {
@@ -173,6 +199,8 @@ class Analysis {
   void take_failure(const Event& event);
   void take_used(int64_t bytes);
   void take_pinned_asked(int64_t asked_bytes);
+  int64_t own_device_bytes() const;
+  void take_own_device_bytes();
   void close_window();
   void take_segment(const Event& event);
   void take_hold(const Event& event);
@@ -182,6 +210,9 @@ class Analysis {
   Ledger ledger(const Names& names) const;
   SpaceReport space_report(Space space, const Names& names);
   std::optional<ReservedReport> reserved_peak(const Names& names);
+  void begin_mark(int64_t number);
+  std::optional<Growth> find_growth(const std::vector<std::string>& strings, const Stacks& stacks,
+                                    int64_t capacity_bytes) const;
 
   PeakSet& set_of(Space space) { return sets_[static_cast<size_t>(space)]; }
   Level& level_of(size_t space);
@@ -208,6 +239,10 @@ class Analysis {
   Losses losses_;
   std::map<uint32_t, int64_t> libraries_;  // live bytes of the driver, by label
   std::optional<LedgerSample> most_used_;
+  std::optional<int64_t> used_by_others_;  // of the device, at its last sample
+  GrowthWatch growth_;                     // of the device
+  std::vector<int64_t> mark_numbers_;      // the step that each mark begins
+  std::optional<uint32_t> round_label_;
 };
 
 /// Reports a whole recording that is in memory.

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -170,6 +171,15 @@ Json step_peak_json(const RankReport& rank) {
   return json;
 }
 
+Json pattern_json(const RankReport& rank) {
+  const auto pattern = pattern_of_steps(rank);
+  if (!pattern) return nullptr;
+  return {{"every", pattern->every},
+          {"first_step", pattern->first_step},
+          {"high_bytes", pattern->high_bytes},
+          {"low_bytes", pattern->low_bytes}};
+}
+
 Json spaces_json(const RankReport& rank) {
   Json json = Json::object();
   for (size_t i = 0; i < kSpaces; ++i) {
@@ -256,6 +266,20 @@ Json host_json(const RankReport& rank) {
   return {{"resident_bytes", largest(Counter::resident_host)}, {"pinned", std::move(pinned)}};
 }
 
+Json kept_json(const std::vector<KeptPlace>& kept) {
+  Json json = Json::array();
+  for (const KeptPlace& place : kept) {
+    json.push_back({{"bytes", place.given_bytes},
+                    {"count", place.count},
+                    {"category", to_string(place.category)},
+                    {"label", place.label},
+                    {"caller", place.caller},
+                    {"youngest_steps", place.youngest_steps},
+                    {"oldest_steps", place.oldest_steps}});
+  }
+  return json;
+}
+
 Json at_peak_json(const RankReport& rank, const SpaceReport& space) {
   Json json = moment_json(space.peak_at, space.peak_action);
   json["categories"] = categories_json(space.given);
@@ -263,8 +287,28 @@ Json at_peak_json(const RankReport& rank, const SpaceReport& space) {
   json["other_share"] = rank.other_share();
   json["tensors"] = tensors_json(space.tensors);
   json["places"] = places_json(space.tensors);
+  json["kept_from_earlier_steps"] = kept_json(rank.kept);
   if (rank.main == Space::device) json["fragmentation"] = blocks_json(rank.blocks_at_peak);
   return json;
+}
+
+Json growth_json(const std::optional<Growth>& growth) {
+  if (!growth) return nullptr;
+  Json places = Json::array();
+  for (const GrowingPlace& place : growth->places) {
+    places.push_back({{"bytes_per_step", std::llround(place.bytes_per_step)},
+                      {"category", to_string(place.category)},
+                      {"label", place.label},
+                      {"caller", place.caller}});
+  }
+  return {{"text", growth_text(*growth)},
+          {"bytes_per_step", std::llround(growth->bytes_per_step)},
+          {"every_steps", growth->every},
+          {"from_step", growth->from_step},
+          {"last_step", growth->last_step},
+          {"round", growth->round.empty() ? Json(nullptr) : Json(growth->round)},
+          {"full_after_steps", value_or_null(growth->full_after_steps)},
+          {"places", std::move(places)}};
 }
 
 Json rank_json(const RankReport& rank) {
@@ -281,8 +325,10 @@ Json rank_json(const RankReport& rank) {
        {{"allocated_bytes", space.peak_bytes},
         {"reserved_bytes", value_or_null(rank.reserved_peak_bytes())},
         {"requested_bytes", space.peak_asked_bytes}}},
+      {"growth", growth_json(rank.growth)},
       {"step_peak", step_peak_json(rank)},
       {"steps", steps_json(rank)},
+      {"step_pattern", pattern_json(rank)},
       {"at_peak", at_peak_json(rank, space)},
       {"at_reserved_peak", rank.reserved_peak ? reserved_json(*rank.reserved_peak) : Json(nullptr)},
       {"at_end", {{"categories", categories_json(space.end_given)}}},

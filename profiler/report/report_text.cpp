@@ -25,6 +25,7 @@ constexpr size_t kLibraryRows = 5;
 constexpr size_t kPinnedRows = 3;
 constexpr size_t kFaultRows = 6;
 constexpr size_t kHolderRows = 4;
+constexpr size_t kKeptRows = 4;
 
 std::string percent(int64_t part, int64_t whole) {
   if (whole == 0) return "-";
@@ -93,8 +94,10 @@ std::string peak_rows(const RankReport& rank, const SpaceReport& space) {
   const auto& bytes = rank.step_peak->bytes;
   auto of_segments = reserved;
   if (of_segments) of_segments = bytes[static_cast<size_t>(Space::segment)];
-  return text + row("peak of steps", peak_text(bytes[static_cast<size_t>(rank.main)], of_segments) +
-                                         ", from the third step on");
+  return text + row("peak of steps",
+                    fmt::format("{}, from step {} on",
+                                peak_text(bytes[static_cast<size_t>(rank.main)], of_segments),
+                                rank.first_steady_step));
 }
 
 /// Returns the categories that have any bytes, the largest first.
@@ -121,11 +124,10 @@ std::string category_rows(const RankReport& rank, const SpaceReport& space) {
 }
 
 /// Returns ", 2 steps old", ", 0 to 2 steps old", or nothing if all are of the current step.
-std::string age_text(const PlaceTotal& place) {
-  const auto [youngest, oldest] = std::pair(place.youngest_steps, place.oldest_steps);
-  if (oldest == 0) return {};
-  const std::string from = youngest == oldest ? "" : fmt::format("{} to ", youngest);
-  return fmt::format(", {}{} {} old", from, oldest, oldest == 1 ? "step" : "steps");
+template <class Place>
+std::string age_after_comma(const Place& place) {
+  const std::string age = age_text(place.youngest_steps, place.oldest_steps);
+  return age.empty() ? "" : ", " + age;
 }
 
 /// Returns the label and the action of a place, which may lack either.
@@ -150,13 +152,34 @@ std::string place_rows(const Header& header, const std::vector<NamedAllocation>&
     const PlaceTotal& place = places[i];
     text += fmt::format("  {:>12}  {:<24} {:<19} {}{}{}\n", bytes_text(place.given_bytes),
                         count_text(place), name_in(header, place.category), origin_text(place),
-                        age_text(place), named_text(place));
+                        age_after_comma(place), named_text(place));
   }
   if (places.size() <= kTensorRows) return text;
   int64_t bytes = 0;
   for (size_t i = kTensorRows; i < places.size(); ++i) bytes += places[i].given_bytes;
   return text + fmt::format("  {:>12}  in {} more places\n", bytes_text(bytes),
                             places.size() - kTensorRows);
+}
+
+/// Returns what the peak holds from earlier steps, if that is more than a thousandth.
+std::string kept_rows(const RankReport& rank, const SpaceReport& space) {
+  constexpr int64_t kLeastShare = 1000;
+  int64_t bytes = 0;
+  for (const KeptPlace& place : rank.kept) bytes += place.given_bytes;
+  if (bytes * kLeastShare < space.peak_bytes || bytes == 0) return {};
+  std::string text = fmt::format("\n  kept from earlier steps: {}, {} of the peak\n",
+                                 bytes_text(bytes), percent(bytes, space.peak_bytes));
+  for (size_t i = 0; i < std::min(kKeptRows, rank.kept.size()); ++i) {
+    const KeptPlace& place = rank.kept[i];
+    const std::string caller = place.caller.empty() ? "" : ", called by " + shown(place.caller);
+    text +=
+        fmt::format("  {:>12}  {:<24} {:<19} {}{}{}\n", bytes_text(place.given_bytes),
+                    place.count == 1 ? "" : fmt::format("{} blocks", place.count),
+                    name_in(rank.header, place.category),
+                    place.label.empty() ? "-" : shown(place.label), caller, age_after_comma(place));
+  }
+  if (rank.kept.size() <= kKeptRows) return text;
+  return text + fmt::format("  in {} more places\n", rank.kept.size() - kKeptRows);
 }
 
 /// Returns the reserved memory that no tensor has: "13.00 MiB cached", or the sum and its parts.
@@ -192,6 +215,26 @@ std::string held_row(const BlockTotals& blocks) {
   return row("reserved then", text);
 }
 
+/// Returns "16th", "2nd".
+std::string ordinal_text(int64_t number) {
+  const int64_t last = number % 10, tens = number / 10 % 10;
+  const std::string_view ending = tens == 1   ? "th"
+                                  : last == 1 ? "st"
+                                  : last == 2 ? "nd"
+                                  : last == 3 ? "rd"
+                                              : "th";
+  return fmt::format("{}{}", number, ending);
+}
+
+/// Returns the row of steps that are higher than the others in a rhythm; nothing if there are none.
+std::string pattern_row(const RankReport& rank) {
+  const auto pattern = pattern_of_steps(rank);
+  if (!pattern) return {};
+  return row("", fmt::format("every {} step from {} on: {}, else at most {}",
+                             ordinal_text(pattern->every), pattern->first_step,
+                             bytes_text(pattern->high_bytes), bytes_text(pattern->low_bytes)));
+}
+
 std::string step_rows(const RankReport& rank) {
   if (rank.steps.empty()) return {};
   const auto main = static_cast<size_t>(rank.main);
@@ -201,7 +244,13 @@ std::string step_rows(const RankReport& rank) {
   }
   const size_t more = rank.steps.size() - std::min(kStepRows, rank.steps.size());
   if (more > 0) peaks += fmt::format(", {} more", more);
-  return row(fmt::format("steps from {}", rank.steps.front().step), peaks);
+  const auto highest = std::ranges::max_element(
+      rank.steps, {}, [main](const StepPeak& step) { return step.bytes[main]; });
+  if (highest - rank.steps.begin() >= static_cast<std::ptrdiff_t>(kStepRows)) {
+    peaks +=
+        fmt::format("; the most in step {}: {}", highest->step, bytes_text(highest->bytes[main]));
+  }
+  return row(fmt::format("steps from {}", rank.steps.front().step), peaks) + pattern_row(rank);
 }
 
 std::string phase_rows(const SpaceReport& space) {
@@ -462,9 +511,11 @@ std::string rank_text(const RankReport& rank) {
   if (!rank.header.notice.empty()) text += row("notice", shown(rank.header.notice));
   text += judgement_rows(rank.judgement);
   const bool is_device = rank.main == Space::device;
+  if (rank.growth) text += row("growth", growth_text(*rank.growth));
   text += peak_rows(rank, *space);
   if (is_device) text += held_row(rank.blocks_at_peak);
   text += category_rows(rank, *space) + "\n" + place_rows(rank.header, space->tensors);
+  text += kept_rows(rank, *space);
   if (is_device) text += reserved_peak_rows(rank);
   text += "\n" + step_rows(rank) + phase_rows(*space);
   if (is_device) text += ledger_rows(rank.ledger);

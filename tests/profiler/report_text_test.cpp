@@ -20,7 +20,7 @@ constexpr const char* kSmallText =
   peak                  7.00 MiB allocated, 20.00 MiB reserved
   when                  training, step 0, after 0.004 s
   action                0 FORWARD unit=a group=b0
-  peak of steps         7.00 MiB allocated, 20.00 MiB reserved, from the third step on
+  peak of steps         7.00 MiB allocated, 20.00 MiB reserved, from step 2 on
   reserved then         20.00 MiB: 7.00 MiB given (100 B rounding), 13.00 MiB beside used blocks
 
   alive at the peak           given        asked

@@ -1,4 +1,4 @@
-#include "profiler/report/growth.h"
+#include "profiler/program/growth.h"
 
 #include <fmt/format.h>
 

@@ -38,15 +38,4 @@ struct Growth {
 /// step; full after about 1,200 steps".
 std::string growth_text(const Growth& growth);
 
-/// Bytes alive at the peak that an earlier step made and that are no state of the training.
-struct KeptPlace {
-  std::string label;
-  std::string caller;
-  Category category{};
-  int64_t given_bytes = 0;
-  int64_t count = 0;
-  int64_t youngest_steps = 0;  // their ages
-  int64_t oldest_steps = 0;
-};
-
 }  // namespace shardlens::profiler
