@@ -23,10 +23,12 @@ constexpr size_t kChangedRows = 8;
 constexpr std::string_view kDefaultLimit = "2%";
 
 constexpr std::string_view kUsage =
-    "usage: shardlens gate BASE NEW [--fail-above P%] [--markdown FILE] [--allow WORD,...]\n\n"
+    "usage: shardlens gate BASE NEW [--fail-above P%] [--markdown FILE] [--allow WORD,...]\n"
+    "                      [--fail-on growth]\n\n"
     "Compares the peaks of two runs or recordings, such as `shardlens record` makes, rank by "
     "rank.\n"
-    "Exit code 1: a peak, allocated or reserved, grew by more than P percent (2).\n"
+    "Exit code 1: a peak, allocated or reserved, grew by more than P percent (2); with --fail-on\n"
+    "growth also if the new run grows from step to step.\n"
     "Exit code 2: the two were not compared, since something else differs or is missing. --allow\n"
     "names what to ignore: damaged, growing, killed, newer, lost, out-of-memory, ranks, world,\n"
     "device, steps.\n";
@@ -80,6 +82,15 @@ std::string changed_places(const RankDiff& rank) {
   return "\n| change at the peak | for | allocated at | base -> new |\n|---:|---|---|---|\n" + rows;
 }
 
+/// Returns "; rank 3 grows by ..." for the first rank that grows, or nothing.
+std::string growth_in(const std::vector<RankReport>& ranks) {
+  const auto grows = [](const RankReport& rank) { return rank.growth.has_value(); };
+  const auto found = std::ranges::find_if(ranks, grows);
+  if (found == ranks.end()) return {};
+  return fmt::format("; rank {} of the new run {}", found->header.rank,
+                     growth_text(*found->growth));
+}
+
 std::vector<RankReport> analyse_side_by(
     const std::string& name, const std::function<RankReport(const std::string& path)>& analyse) {
   std::vector<RankReport> ranks;
@@ -123,24 +134,29 @@ CommandOutcome gate_command(const std::vector<std::string>& arguments,
     return {.out = std::string(kUsage), .error = {}};
   }
   CLI::App app;
-  std::string base, fresh, markdown, limit_text(kDefaultLimit);
+  std::string base, fresh, markdown, fail_on, limit_text(kDefaultLimit);
   std::vector<std::string> allow;
   app.add_option("BASE", base)->required();
   app.add_option("NEW", fresh)->required();
   app.add_option("--fail-above", limit_text);
   app.add_option("--markdown", markdown);
+  app.add_option("--fail-on", fail_on)->check(CLI::IsMember({"growth"}));
   app.add_option("--allow", allow)->delimiter(',')->expected(1)->take_all();
   parse_flags(app, arguments);
   const double limit = parse_percent("--fail-above", limit_text);
   const std::vector<Obstacle> allowed = parse_allowed(allow);
-  const RunDiff diff = diff_runs(analyse_side_by(base, analyse), analyse_side_by(fresh, analyse));
+  const std::vector<RankReport> new_ranks = analyse_side_by(fresh, analyse);
+  const RunDiff diff = diff_runs(analyse_side_by(base, analyse), new_ranks);
   const std::vector<FoundObstacle> found = obstacles_between(diff);
   const std::vector<FoundObstacle> refused = remove_allowed(found, allowed);
   if (!refused.empty()) throw std::invalid_argument(refusal(refused));
   if (!markdown.empty()) write_text(markdown, gate_markdown(diff, limit));
   std::string line = fmt::format("{}; {}", headline(diff, limit), verdict(worst_of(diff)));
   for (const FoundObstacle& finding : found) line += fmt::format("; allowed: {}", finding.text);
-  if (gated_growth_percent(diff) <= limit) return {.out = line + "\n", .error = {}};
+  const std::string growth = growth_in(new_ranks);
+  line += growth;
+  const bool may_grow = fail_on.empty() || growth.empty();
+  if (gated_growth_percent(diff) <= limit && may_grow) return {.out = line + "\n", .error = {}};
   return {.exit_code = 1, .out = {}, .error = fmt::format("shardlens gate: {}\n", line)};
 }
 

@@ -100,7 +100,7 @@ RankDiff diff_ranks(const RankReport& a, const RankReport& b) {
     diff.phases[i] = Pair{in_a.phase_peaks[i].value_or(0), in_b.phase_peaks[i].value_or(0)};
   }
   diff.steps = common_steps(a, b);
-  diff.at_peak = match(holdings_of(in_a.tensors), holdings_of(in_b.tensors));
+  diff.at_peak = match(holdings_of(in_a.tensors), holdings_of(in_b.tensors), a.program, b.program);
   return diff;
 }
 

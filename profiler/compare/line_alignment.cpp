@@ -220,6 +220,23 @@ int64_t ProgramLine::bytes() const {
   return bytes;
 }
 
+std::set<std::string> files_in_place(const std::vector<ProgramLine>& a,
+                                     const std::vector<ProgramLine>& b) {
+  const Files in_a = files_of(a);
+  const Files in_b = files_of(b);
+  std::set<std::string> found;
+  for (const auto& [name, lines] : in_a) {
+    const auto same = in_b.find(name);
+    if (same == in_b.end()) continue;
+    LinePairs pairs;
+    FileAlignment(lines, same->second).add_to(pairs);
+    const auto last = std::ranges::max_element(
+        pairs, {}, [](const auto& pair) { return std::pair(pair.first->line, pair.second->line); });
+    if (last != pairs.end() && last->first->line == last->second->line) found.insert(name);
+  }
+  return found;
+}
+
 std::vector<std::optional<size_t>> align_lines(const std::vector<ProgramLine>& a,
                                                const std::vector<ProgramLine>& b) {
   const Files in_a = files_of(a);

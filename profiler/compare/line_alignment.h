@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -40,5 +41,11 @@ struct ProgramLine {
 /// aligned only by equal line numbers.
 std::vector<std::optional<size_t>> align_lines(const std::vector<ProgramLine>& a,
                                                const std::vector<ProgramLine>& b);
+
+/// Returns the files whose lines have the same numbers in both: by the best alignment of all lines
+/// that two recordings name, the last line that both have has not moved. Such a file is unchanged,
+/// or was edited within its lines.
+std::set<std::string> files_in_place(const std::vector<ProgramLine>& a,
+                                     const std::vector<ProgramLine>& b);
 
 }  // namespace shardlens::profiler

@@ -9,6 +9,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -77,8 +78,38 @@ std::vector<ProgramLine> lines_of(const SideBlocks& places) {
   return list;
 }
 
+using FileNames = std::set<std::string>;
+
+/// Returns the lines that a recording names, as if two thirds of the memory of each were of a size
+/// that only lines with its number have. So an alignment prefers equal numbers a little.
+std::vector<ProgramLine> alike_lines(const ProgramLines& program) {
+  constexpr int64_t kUnit = int64_t{1} << 40;
+  std::vector<ProgramLine> lines;
+  for (const std::string& label : program.lines) {
+    const Origin origin = origin_of(label, "");
+    if (!origin.is_line()) continue;
+    lines.push_back({.file = origin.file,
+                     .line = origin.line,
+                     .function = origin.function,
+                     .sizes = {{Category::other, {2 * kUnit + origin.line, kUnit}}}});
+  }
+  return lines;
+}
+
+/// Returns the files that are the same in both runs, see the note on matching.
+FileNames unchanged_files(const ProgramLines& a, const ProgramLines& b) {
+  FileNames files = files_in_place(alike_lines(a), alike_lines(b));
+  for (const auto& [name, fingerprint] : a.fingerprints) {
+    const auto other = b.fingerprints.find(name);
+    if (other == b.fingerprints.end()) continue;
+    if (fingerprint == other->second) files.insert(name);
+    if (fingerprint != other->second) files.erase(name);
+  }
+  return files;
+}
+
 /// Gives A's lines the places that they have in B.
-SideBlocks moved_to(const SideBlocks& a, const SideBlocks& b) {
+SideBlocks moved_to(const SideBlocks& a, const SideBlocks& b, const FileNames& unchanged) {
   const std::vector<ProgramLine> lines_a = lines_of(a);
   const std::vector<ProgramLine> lines_b = lines_of(b);
   const auto partners = align_lines(lines_a, lines_b);
@@ -93,6 +124,10 @@ SideBlocks moved_to(const SideBlocks& a, const SideBlocks& b) {
   for (const auto& [key, place] : a) {
     const auto found = now.find(key.origin);
     PlaceKey own = key;
+    if (unchanged.contains(key.origin.file)) {
+      moved[own] = place;
+      continue;
+    }
     own.is_gone = key.origin.is_line() && found == now.end();
     if (found != now.end()) own.origin = found->second;
     moved[own] = place;
@@ -191,18 +226,22 @@ void pair_resized_blocks(const Family& family) {
 
 using FamilyKey = std::tuple<Category, std::string, std::string>;  // with function and module
 
-FamilyKey family_of(const PlaceKey& place) {
+FamilyKey family_of(const PlaceKey& place, const FileNames& unchanged) {
   // A library keeps its workspace from the first call on, no matter where that call is.
   if (place.category == Category::workspace) return {place.category, "", ""};
   const Origin& origin = place.origin;
-  return {place.category, origin.is_line() ? origin.function : "", origin.module};
+  if (!origin.is_line()) return {place.category, "", origin.module};
+  // The lines of a function are one family, unless they are known to be different lines.
+  const bool is_fixed = unchanged.contains(origin.file);
+  const std::string line = is_fixed ? fmt::format("{}:{} ", origin.file, origin.line) : "";
+  return {place.category, line + origin.function, ""};
 }
 
-void pair_places_of_one_side(std::vector<JointPlace>& joints) {
+void pair_places_of_one_side(std::vector<JointPlace>& joints, const FileNames& unchanged) {
   std::map<FamilyKey, Family> families;
   for (JointPlace& joint : joints) {
     if (!joint.is_on_one_side()) continue;
-    Family& family = families[family_of(joint.key)];
+    Family& family = families[family_of(joint.key, unchanged)];
     for (const int64_t bytes : joint.a.sizes) family.a.push_back({bytes, &joint});
     for (const int64_t bytes : joint.b.sizes) family.b.push_back({bytes, &joint});
   }
@@ -349,15 +388,17 @@ std::string holding_text(const MatchedPlace& place) {
   return in_a + " -> " + in_b;
 }
 
-Matching match(const std::vector<Holding>& a, const std::vector<Holding>& b) {
+Matching match(const std::vector<Holding>& a, const std::vector<Holding>& b,
+               const ProgramLines& program_a, const ProgramLines& program_b) {
+  const FileNames unchanged = unchanged_files(program_a, program_b);
   const SideBlocks in_b = blocks_of(b);
-  std::vector<JointPlace> joints = joints_of(moved_to(blocks_of(a), in_b), in_b);
+  std::vector<JointPlace> joints = joints_of(moved_to(blocks_of(a), in_b, unchanged), in_b);
   for (JointPlace& joint : joints) {
     if (joint.is_on_one_side()) continue;
     pair_equal_blocks(joint);
     pair_resized_blocks(joint);
   }
-  pair_places_of_one_side(joints);
+  pair_places_of_one_side(joints, unchanged);
   Matching matching{.rows = rows_of_joints(joints)};
   std::ranges::stable_sort(matching.rows, comes_before);
   for (const MatchedPlace& row : matching.rows) {

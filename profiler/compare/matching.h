@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "profiler/program/program_lines.h"
 #include "profiler/recording/profile.h"
 
 namespace shardlens::profiler {
@@ -66,10 +67,15 @@ struct Matching {
 ///    those of the same module and size, since its work may be done in another action; then the
 ///    rest of a module, the largest with the largest. Workspaces of the same size are paired in any
 ///    place.
+/// In a file that has not changed, a line is only ever paired with itself. A file has not changed
+/// if `record` took the same fingerprint for both runs, or else if its lines are in place
+/// (files_in_place).
+///
 /// Blocks without a partner are in one run only. Pairing sorts the sizes of a place, so n blocks
 /// cost n log n.
 ///
 /// The sums of a_bytes and of b_bytes over all rows are the totals of the two runs.
-Matching match(const std::vector<Holding>& a, const std::vector<Holding>& b);
+Matching match(const std::vector<Holding>& a, const std::vector<Holding>& b,
+               const ProgramLines& program_a = {}, const ProgramLines& program_b = {});
 
 }  // namespace shardlens::profiler

@@ -286,6 +286,37 @@ TEST_CASE("lines are matched in functions that were moved or renamed") {
   CHECK(rows[0].in_both_bytes == 0);
 }
 
+TEST_CASE("two lines of an unchanged file are never paired") {
+  const auto at = [](int64_t number) {
+    return holdings_of({{"<module>", number, Category::activation, {64}}}, "train.py");
+  };
+  const auto lines = [](const std::vector<int64_t>& numbers) {
+    ProgramLines program;
+    for (const int64_t number : numbers) {
+      program.lines.insert("train.py:" + std::to_string(number) + " <module>");
+    }
+    return program;
+  };
+  const auto rows_of = [&](const ProgramLines& a, const ProgramLines& b) {
+    return changed(match(at(14), at(12), a, b)).size();
+  };
+  CHECK(rows_of({}, {}) == 0);  // nothing is known of the file: the line may have moved
+  // Each run has lines that the other lacks, but those after them have not moved.
+  CHECK(rows_of(lines({4, 9, 14, 15}), lines({4, 9, 11, 12, 15})) == 2);
+  CHECK(rows_of(lines({14}), lines({12, 14})) == 2);
+  // All lines from the ninth on have moved up by two.
+  CHECK(rows_of(lines({4, 11, 14, 17}), lines({4, 9, 12, 15})) == 0);
+  // A fingerprint knows better than lines.
+  ProgramLines a = lines({4, 14}), b = lines({4, 12});
+  CHECK(rows_of(a, b) == 0);
+  a.fingerprints["train.py"] = b.fingerprints["train.py"] = "1";
+  CHECK(rows_of(a, b) == 2);
+  ProgramLines c = lines({14, 20}), d = lines({12, 20});
+  c.fingerprints["train.py"] = "1";
+  d.fingerprints["train.py"] = "2";
+  CHECK(rows_of(c, d) == 0);
+}
+
 TEST_CASE("a workspace belongs to whichever place called its library first") {
   const std::vector<Holding> a = {{Category::workspace, "head", "FORWARD head", {16, 16}}};
   const std::vector<Holding> b = {{Category::workspace, "mlp9", "BACKWARD mlp9", {16, 16, 4}}};

@@ -14,7 +14,7 @@ import time
 import weakref
 
 from . import (IS_ATTACHED, OPTIONS, account, blocks, bounds, compiled, counters, cudnn, experts,
-               groups, history, library, models, ranks, uses, values)
+               groups, history, library, models, ranks, sources, uses, values)
 from .guards import describe, doubts, guarded, replace, say
 from .levers import sites
 
@@ -238,6 +238,7 @@ def end():
     taken = values.decisions_taken() + experts.choices_taken()
     facts |= {"doubts": OPTIONS["doubts"] + doubts() + bounds.doubts() + taken}
     facts |= {"communicators": groups.made(), "groups": groups.all_ranks(), "uses": uses.all_uses()}
+    facts |= {"sources": sources.fingerprints()}
     with open(_file("json"), "w", encoding="utf-8") as file:
         json.dump(facts, file)
 
