@@ -2,11 +2,16 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "base/process/installation.h"
 #include "base/process/program.h"
+#include "planner/simulate/allocator/replay.h"
+#include "planner/simulate/allocator/settings.h"
+#include "profiler/file/reader.h"
 #include "profiler/record/accounts.h"
 #include "profiler/record/judged_rank.h"
 #include "profiler/record/next_steps.h"
@@ -22,6 +27,32 @@ namespace {
 
 using namespace shardlens;
 using namespace shardlens::profiler;
+
+/// Returns what the allocator is asked for in a recording.
+std::vector<Event> requests_of(const Profile& profile) {
+  std::vector<Event> requests;
+  std::set<uint64_t> live;
+  for (const Event& event : profile.events) {
+    if (event.space != Space::device) continue;
+    const bool allocates = event.kind == EventKind::alloc && event.value > 0;
+    const bool frees = event.kind == EventKind::free && live.erase(event.address) > 0;
+    if (allocates) live.insert(event.address);
+    if (allocates || frees) requests.push_back(event);
+  }
+  return requests;
+}
+
+/// Replays a recording without a limit, if the replay with the limit is as recorded: a program that
+/// empties the cache itself, or that has pools of its own, is not.
+std::optional<int64_t> unlimited_peak_of(const RetriedRun& run) {
+  const planner::Replay replay(requests_of(read_profile(run.path)));
+  const planner::AllocatorSettings limited{.capacity_bytes = run.limit_bytes};
+  const planner::ReplayResult again = replay.run(limited);
+  const bool is_alike = !again.failed_event && again.retries == run.retries &&
+                        again.peak_reserved_bytes == run.reserved_peak_bytes;
+  if (!is_alike) return std::nullopt;
+  return replay.run({}).peak_reserved_bytes;
+}
 
 std::vector<RecordVerdict> verdicts_of(const std::vector<JudgedRank>& ranks) {
   std::vector<RecordVerdict> verdicts;
@@ -51,7 +82,7 @@ std::string unrecorded_text(const RecordedRun& run, const std::vector<RecordVerd
 
 /// Prints what was recorded, verdicts first, and returns the verdicts.
 std::vector<RecordVerdict> report_all(const RecordOptions& options, const RecordedRun& run) {
-  const std::vector<JudgedRank> ranks = judge(options, run);
+  const std::vector<JudgedRank> ranks = judge(options, run, unlimited_peak_of);
   const std::vector<RecordVerdict> verdicts = verdicts_of(ranks);
   const std::string next = next_steps(options.out, ranks);
   print_output("\n" + unrecorded_text(run, verdicts) + verdicts_text(ranks) + "\n" +
@@ -86,13 +117,14 @@ int record_one(const RecordOptions& options, const PythonProgram& program,
     say_end(run.end);
     verdicts = report_all(options, run);
   }
-  return exit_code_of(run.end, verdicts, run.accounts.first_entry("out_of_memory") != nullptr);
+  return exit_code_of(run.end, verdicts, run.accounts.first_entry("out_of_memory") != nullptr,
+                      options.may_grow);
 }
 
 /// Prints the verdicts of all ranks that were run, and the report of the fullest rank.
 int record_ranks(const RecordOptions& options, const PythonProgram& program,
                  const RecordFiles& files) {
-  const RankRuns runs = run_ranks(options, program, files);
+  const RankRuns runs = run_ranks(options, program, files, unlimited_peak_of);
   const JudgedRank* const fullest = runs.fullest();
   if (fullest == nullptr) return runs.exit_code();
   const std::string next = next_steps(options.out, runs.ranks);

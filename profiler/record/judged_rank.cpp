@@ -14,11 +14,19 @@ namespace {
 /// Every program that copies to a GPU pins some memory; from here on it is worth a line.
 constexpr int64_t kLeastPinnedBytes = int64_t{64} << 20;
 
-JudgedRank judge_one(const RecordOptions& options, const std::string& path,
-                     const Problem& failure) {
+JudgedRank judge_one(const RecordOptions& options, const std::string& path, const Problem& failure,
+                     const FindUnlimitedPeak& find_unlimited_peak) {
   JudgedRank rank{.report = report_of(path), .facts = read_record_facts(path)};
   rank.report.source = path;
   rank.outside = outside_of(options, rank.report, rank.facts);
+  if (rank.facts.retries > 0 && rank.report.main_space() != nullptr) {
+    rank.facts.reserved_without_limit_bytes =
+        find_unlimited_peak({.path = path,
+                             .limit_bytes = rank.report.header.capacity_bytes - rank.outside.bytes,
+                             .reserved_peak_bytes = rank.report.reserved_peak_bytes().value_or(0),
+                             .retries = rank.facts.retries});
+  }
+  rank.report.foresee_full(rank.outside.bytes);
   rank.verdict = verdict_of(rank.report, rank.facts, rank.outside.bytes, failure);
   if (!rank.outside.doubt.empty()) rank.verdict.doubts.push_back(rank.outside.doubt);
   keep_outside(path, rank.outside);
@@ -33,11 +41,12 @@ JudgedRank judge_one(const RecordOptions& options, const std::string& path,
 
 }  // namespace
 
-std::vector<JudgedRank> judge(const RecordOptions& options, const RecordedRun& run) {
+std::vector<JudgedRank> judge(const RecordOptions& options, const RecordedRun& run,
+                              const FindUnlimitedPeak& find_unlimited_peak) {
   const Problem failure = failure_text(run.accounts, run.end);
   std::vector<JudgedRank> ranks;
   for (const auto& path : run.recordings) {
-    ranks.push_back(judge_one(options, path.string(), failure));
+    ranks.push_back(judge_one(options, path.string(), failure, find_unlimited_peak));
   }
   return ranks;
 }

@@ -2,6 +2,7 @@
 // far PyTorch's own counters agree, and what to change.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,8 +26,21 @@ struct JudgedRank {
   std::vector<Advice> advice = {};
 };
 
+/// The facts about a recording that had retries.
+struct RetriedRun {
+  std::string path;
+  int64_t limit_bytes = 0;  // what PyTorch could reserve
+  int64_t reserved_peak_bytes = 0;
+  int64_t retries = 0;
+};
+
+/// Returns the reserved peak of the same requests without a limit; nothing if it cannot be told.
+/// The planner's model of the allocator replays them, which this room does not know.
+using FindUnlimitedPeak = std::function<std::optional<int64_t>(const RetriedRun& run)>;
+
 /// Judges the recordings of a run, by rank, and keeps what it finds beside each (rankR.json).
-std::vector<JudgedRank> judge(const RecordOptions& options, const RecordedRun& run);
+std::vector<JudgedRank> judge(const RecordOptions& options, const RecordedRun& run,
+                              const FindUnlimitedPeak& find_unlimited_peak = {});
 
 /// Returns a verdict, all doubts about it, and how far PyTorch's own counters agree.
 std::string verdict_text(const JudgedRank& rank);

@@ -44,8 +44,11 @@ bool takes_more(const JudgedRank& one, const JudgedRank& other) {
 
 class Session {
  public:
-  Session(const RecordOptions& options, const PythonProgram& program, const RecordFiles& files)
-      : options_(options), commands_(options, program, files) {}
+  Session(const RecordOptions& options, const PythonProgram& program, const RecordFiles& files,
+          const FindUnlimitedPeak& find_unlimited_peak)
+      : options_(options),
+        find_unlimited_peak_(find_unlimited_peak),
+        commands_(options, program, files) {}
 
   RankRuns run() {
     const bool is_listed = options_.ranks->kind == WantedRanks::Kind::listed;
@@ -110,14 +113,14 @@ class Session {
   }
 
   void keep(int rank, const RecordedRun& run) {
-    std::vector<JudgedRank> judged = judge(options_, run);
+    std::vector<JudgedRank> judged = judge(options_, run, find_unlimited_peak_);
     std::vector<RecordVerdict> verdicts;
     for (JudgedRank& one : judged) {
       verdicts.push_back(one.verdict);
       runs_.ranks.push_back(std::move(one));
     }
     const bool is_out = run.accounts.first_entry("out_of_memory") != nullptr;
-    runs_.exit_codes.push_back(exit_code_of(run.end, verdicts, is_out));
+    runs_.exit_codes.push_back(exit_code_of(run.end, verdicts, is_out, options_.may_grow));
     last_ = verdicts.empty() ? "nothing was recorded: " +
                                    why_nothing(run.accounts, run.end, options_.command, false)
                              : runs_.ranks.back().verdict.line;
@@ -140,6 +143,7 @@ class Session {
   }
 
   const RecordOptions& options_;
+  const FindUnlimitedPeak& find_unlimited_peak_;
   RecordedRuns commands_;
   RankRuns runs_;
   size_t wanted_ = 0;
@@ -174,8 +178,8 @@ const JudgedRank* RankRuns::fullest() const {
 }
 
 RankRuns run_ranks(const RecordOptions& options, const PythonProgram& program,
-                   const RecordFiles& files) {
-  return Session(options, program, files).run();
+                   const RecordFiles& files, const FindUnlimitedPeak& find_unlimited_peak) {
+  return Session(options, program, files, find_unlimited_peak).run();
 }
 
 std::string ranks_text(const RankRuns& runs) {

@@ -35,6 +35,13 @@ std::optional<int64_t> parse_beside(const std::string& text) {
   }
 }
 
+/// Returns true if growth is to fail.
+bool parse_fail_on(const std::string& text) {
+  if (text.empty() || text == "growth") return !text.empty();
+  throw std::invalid_argument(fmt::format(
+      "--fail-on {}: give growth, the only thing that does not fail without the flag", text));
+}
+
 Device parse_device(const std::string& text, const std::string& capacity) {
   if (text == kCuda) return {.kind = DeviceKind::cuda, .gpu = ""};
   if (!text.starts_with(kNull)) {
@@ -179,7 +186,7 @@ RecordOptions parse_record_options(const Words& arguments) {
   if (dashes != arguments.end()) options.command.assign(dashes + 1, arguments.end());
   CLI::App app;
   app.set_help_flag();
-  std::string device(kCuda), capacity, beside, ranks, routing, with;
+  std::string device(kCuda), capacity, beside, ranks, routing, with, fail_on;
   app.add_flag("--help,-h", options.help);
   app.add_option("--device", device);
   app.add_option("--capacity", capacity);
@@ -195,6 +202,7 @@ RecordOptions parse_record_options(const Words& arguments) {
   app.add_option("--with", with);
   app.add_flag("--levers", options.lists_levers);
   app.add_option("--out", options.out);
+  app.add_option("--fail-on", fail_on);
   try {
     std::ranges::reverse(flags);  // CLI11 takes the last argument first
     app.parse(flags);
@@ -218,6 +226,7 @@ RecordOptions parse_record_options(const Words& arguments) {
     expect_null_device("--true", !options.true_at.empty());
     expect_null_device("--with", !with.empty());
   }
+  options.may_grow = !parse_fail_on(fail_on);
   options.beside_bytes = parse_beside(beside);
   if (!routing.empty()) options.routing = parse_routing(routing);
   if (!ranks.empty()) options.ranks = parse_ranks(ranks);
@@ -237,6 +246,7 @@ std::string record_help() {
          "  --device D         cuda, or a simulated GPU: null:h100, null:a100-80; default: cuda\n"
          "  --steps N          end the program after N optimizer steps\n"
          "  --timeout S        interrupt the program after S seconds\n"
+         "  --fail-on growth   exit code 1 if the program grows from step to step, though it fits\n"
          "  --out DIR          where to put profiles/rankR.slp; default: runs/SCRIPT-TIME\n\n"
          "for a simulated GPU\n"
          "  --capacity BYTES   its memory, if not that of the real GPU, such as 141GB\n"

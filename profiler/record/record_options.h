@@ -29,6 +29,7 @@ struct RecordOptions {
   std::optional<int64_t> beside_bytes;  // of the simulated GPU, beside PyTorch; else estimated
   std::optional<int64_t> steps;         // the program ends after as many optimizer steps
   std::optional<double> timeout_s;
+  bool may_grow = true;  // false: a program that grows ends with an exit code of its own
   std::vector<std::string> true_at;  // "train.py:30": tensors of the null device are True there
   Routing routing;                   // how tokens choose experts if scores are not known
   std::vector<Lever> levers;         // changes to the program

@@ -239,6 +239,18 @@ void keep_host_need(const std::string& recording, const HostNeed& need) {
 
 namespace {
 
+/// Returns what a program takes that never waits for memory: "8.53 GiB", or a lower bound. Retries
+/// give memory back, so the recorded peak says little then; but more was wanted than there was.
+std::string without_retries_text(const RecordFacts& facts, const Peaks& peaks,
+                                 int64_t outside_bytes, int64_t capacity_bytes) {
+  if (facts.reserved_without_limit_bytes) {
+    return bytes_text(*facts.reserved_without_limit_bytes + outside_bytes);
+  }
+  const int64_t reserved = peaks.reserved + outside_bytes;
+  if (reserved > capacity_bytes) return bytes_text(reserved) + " or more";
+  return "more than " + bytes_text(capacity_bytes);
+}
+
 /// Returns the verdict without its doubts.
 RecordVerdict plain_verdict(const RankReport& report, const RecordFacts& facts, const Peaks& peaks,
                             int64_t outside_bytes, const Problem& failure) {
@@ -265,9 +277,10 @@ RecordVerdict plain_verdict(const RankReport& report, const RecordFacts& facts, 
     return {.line = "no verdict: nothing was allocated on the GPU", .exit_code = kNotRecorded};
   }
   if (facts.retries > 0 || reserved_bytes > capacity_bytes) {
-    return {.line = fmt::format("fits with retries, each a stall: without them it takes {} or more "
-                                "({}), but there are {}",
-                                bytes_text(reserved_bytes), outside, capacity),
+    return {.line = fmt::format("fits with retries, each a stall: without them it takes {} ({}), "
+                                "but there are {}",
+                                without_retries_text(facts, peaks, outside_bytes, capacity_bytes),
+                                outside, capacity),
             .exit_code = kFitsWithRetries};
   }
   const int64_t free_bytes = capacity_bytes - reserved_bytes;
@@ -295,6 +308,10 @@ RecordVerdict verdict_of(const RankReport& report, const RecordFacts& facts, int
                          const Problem& failure) {
   const Peaks peaks = peaks_of(report, facts);
   RecordVerdict verdict = plain_verdict(report, facts, peaks, outside_bytes, failure);
+  if (report.growth) {
+    verdict.grows = true;
+    verdict.line += (verdict.exit_code == 0 ? ", but " : "; ") + growth_text(*report.growth);
+  }
   if (peaks.are_counted) {
     verdict.doubts.emplace_back(
         "the peaks are from PyTorch's own counters, because its memory history has dropped events");
@@ -316,7 +333,7 @@ RecordVerdict verdict_of(const RankReport& report, const RecordFacts& facts, int
 }
 
 int exit_code_of(const CommandEnd& end, const std::vector<RecordVerdict>& verdicts,
-                 bool is_out_of_memory) {
+                 bool is_out_of_memory, bool may_grow) {
   if (is_out_of_memory || std::ranges::any_of(verdicts, &RecordVerdict::is_out_of_memory)) {
     return kDoesNotFit;
   }
@@ -326,6 +343,7 @@ int exit_code_of(const CommandEnd& end, const std::vector<RecordVerdict>& verdic
     const auto has_it = [&](const RecordVerdict& verdict) { return verdict.exit_code == code; };
     if (std::ranges::any_of(verdicts, has_it)) return code;
   }
+  if (!may_grow && std::ranges::any_of(verdicts, &RecordVerdict::grows)) return kGrows;
   return 0;
 }
 

@@ -37,8 +37,10 @@ struct RecordFacts {
   std::vector<std::vector<int>> groups = {};  // the ranks of each group that the program made
   std::vector<std::string> doubts = {};       // what the recording may lack, one line each
   ProgramUses uses = {};                      // what the program does already to take less
-  bool is_history = false;                    // recorded by PyTorch's own memory history
-  bool is_known = false;                      // false: the process ended without reporting
+  /// The reserved peak without a limit, of a program that had retries; nothing: unknown.
+  std::optional<int64_t> reserved_without_limit_bytes = {};
+  bool is_history = false;  // recorded by PyTorch's own memory history
+  bool is_known = false;    // false: the process ended without reporting
 };
 
 /// Reads rankR.json beside rankR.slp.
@@ -86,6 +88,7 @@ void keep_host_need(const std::string& recording, const HostNeed& need);
 /// Adds a value to rankR.json beside the recording, if that exists.
 void keep_fact(const std::string& recording, const char* key, const nlohmann::json& value);
 
+constexpr int kGrows = 1;  // if `--fail-on growth` is given
 constexpr int kDoesNotFit = 3;
 constexpr int kFitsWithRetries = 4;
 constexpr int kNotRecorded = 5;  // or not to the end
@@ -95,22 +98,23 @@ struct RecordVerdict {
   int exit_code = 0;                     // 0 fits, 3 does not, 4 only with retries, 5: no verdict
   bool is_out_of_memory = false;         // a request for memory has failed
   bool is_nearly_full = false;           // it fits, with less than a tenth of the GPU free
+  bool grows = false;                    // from step to step
   std::vector<std::string> doubts = {};  // why the verdict may not hold, one line each
 };
 
 /// Decides whether the program fits. `outside_bytes` is what CUDA, NCCL and others take of the GPU
 /// beside PyTorch. `failure` says how the program failed; nothing: it did not. A program that
 /// failed, or whose recording was not closed, is never said to fit: its peak may have come later.
-/// If PyTorch's history has dropped events, the peaks are those of PyTorch's counters, which are
-/// complete. The verdict includes the doubts of `facts`.
+/// A program that grows is said to grow, too. If PyTorch's history has dropped events, the peaks
+/// are those of PyTorch's counters, which are complete. The verdict includes the doubts of `facts`.
 RecordVerdict verdict_of(const RankReport& report, const RecordFacts& facts, int64_t outside_bytes,
                          const Problem& failure);
 
 /// Returns the exit code of `shardlens record`: 3 if memory ran out, however the program ended;
 /// else the program's own if it failed; else that of the worst verdict, where 3 is certain; 5
-/// without a verdict. `is_out_of_memory` is true if a process without a recording ran out of
-/// memory.
+/// without a verdict; 1 in place of 0 if a program grows that must not. `is_out_of_memory` is true
+/// if a process without a recording ran out of memory.
 int exit_code_of(const CommandEnd& end, const std::vector<RecordVerdict>& verdicts,
-                 bool is_out_of_memory);
+                 bool is_out_of_memory, bool may_grow = true);
 
 }  // namespace shardlens::profiler

@@ -142,6 +142,37 @@ TEST_CASE("a program that takes more than the GPU has does not fit") {
   CHECK_FALSE(verdict_of(report_of_peak(80, 80), facts, kGiB, {}).is_nearly_full);
 }
 
+TEST_CASE("a verdict on retries says what it takes without them, as far as it is known") {
+  RecordFacts facts{.retries = 1, .is_known = true};
+  // Retries gave memory back, so the recorded peak is too low.
+  CHECK_THAT(verdict_of(report_of_peak(60, 70), facts, kGiB, {}).line,
+             ContainsSubstring("without them it takes more than 80.00 GiB"));
+  facts.reserved_without_limit_bytes = 90 * kGiB;
+  CHECK_THAT(verdict_of(report_of_peak(60, 70), facts, kGiB, {}).line,
+             ContainsSubstring("without them it takes 91.00 GiB (including 1.00 GiB beside "
+                               "PyTorch), but there are 80.00 GiB"));
+  facts = {.is_known = true};
+  CHECK_THAT(verdict_of(report_of_peak(60, 80), facts, kGiB, {}).line,
+             ContainsSubstring("without them it takes 81.00 GiB or more"));
+}
+
+TEST_CASE("a program that grows is never said to fit without that") {
+  RankReport report = report_of_peak(60, 70);
+  report.growth = Growth{.bytes_per_step = static_cast<double>(kGiB),
+                         .from_step = 2,
+                         .last_step = 9,
+                         .places = {{.label = "train.py:9 forward", .caller = "train.py:20 step"}}};
+  report.foresee_full(kGiB);
+  const RecordVerdict verdict = verdict_of(report, {.is_known = true}, kGiB, {});
+  CHECK_THAT(verdict.line,
+             ContainsSubstring("9.00 GiB free, but grows by 1.00 GiB a step from step 2 on: "
+                               "train.py:9 forward, called by train.py:20 step; full after about "
+                               "19 steps"));
+  CHECK(verdict.exit_code == 0);
+  CHECK(exit_code_of({.exit_code = 0}, {verdict}, false) == 0);
+  CHECK(exit_code_of({.exit_code = 0}, {verdict}, false, /*may_grow=*/false) == 1);
+}
+
 TEST_CASE("a verdict has all doubts, its own before the recording's") {
   const RecordFacts facts{.steps = 1, .shapes = 2, .doubts = {"a", "b"}, .is_known = true};
   const std::vector<std::string> doubts =
