@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "profiler/record/host_need.h"
+#include "profiler/record/advice/host_need.h"
 #include "profiler/report/recording_report.h"
 
 namespace shardlens::profiler {
@@ -19,7 +19,8 @@ JudgedRank judge_one(const RecordOptions& options, const std::string& path, cons
   JudgedRank rank{.report = report_of(path), .facts = read_record_facts(path)};
   rank.report.source = path;
   rank.outside = outside_of(options, rank.report, rank.facts);
-  if (rank.facts.retries > 0 && rank.report.main_space() != nullptr) {
+  const bool has_retries = rank.facts.retries > 0 && rank.report.main_space() != nullptr;
+  if (has_retries && find_unlimited_peak) {
     rank.facts.reserved_without_limit_bytes =
         find_unlimited_peak({.path = path,
                              .limit_bytes = rank.report.header.capacity_bytes - rank.outside.bytes,

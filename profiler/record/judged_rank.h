@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "profiler/record/advice.h"
+#include "profiler/record/advice/advice.h"
 #include "profiler/record/outside.h"
 #include "profiler/record/record_options.h"
 #include "profiler/record/record_verdict.h"

@@ -8,7 +8,7 @@
 
 #include "base/device.h"
 #include "profiler/record/known/routing.h"
-#include "profiler/record/levers.h"
+#include "profiler/record/levers/levers.h"
 
 namespace shardlens::profiler {
 

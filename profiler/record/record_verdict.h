@@ -9,7 +9,7 @@
 
 #include "base/fault.h"
 #include "profiler/record/accounts.h"
-#include "profiler/record/program_uses.h"
+#include "profiler/record/advice/program_uses.h"
 #include "profiler/report/report.h"
 
 namespace shardlens::profiler {

@@ -23,7 +23,7 @@
 #include "profiler/exchange/import_history.h"
 #include "profiler/null_device/null_device.h"
 #include "profiler/null_device/outside_figures.h"
-#include "profiler/record/lever_sites.h"
+#include "profiler/record/levers/lever_sites.h"
 
 namespace shardlens::profiler {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "profiler/record/accounts.h"
-#include "profiler/record/lever_sites.h"
+#include "profiler/record/levers/lever_sites.h"
 #include "profiler/record/python_program.h"
 #include "profiler/record/record_options.h"
 #include "profiler/record/recorded_run.h"

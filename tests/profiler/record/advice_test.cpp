@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "profiler/record/advice.h"
+#include "profiler/record/advice/advice.h"
 
 using namespace shardlens;
 using namespace shardlens::profiler;

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "profiler/record/lever_sites.h"
-#include "profiler/record/levers.h"
+#include "profiler/record/levers/lever_sites.h"
+#include "profiler/record/levers/levers.h"
 #include "profiler/record/search/advise.h"
 #include "profiler/record/search/placeholders.h"
 #include "profiler/record/search/solve.h"

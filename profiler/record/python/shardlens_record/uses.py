@@ -1,5 +1,5 @@
 """Notes which ways of saving memory the program uses, and at which of its lines: advice must not name
-what is in use already, nor what would not help (profiler/record/advice.h). Each is noted when it is
+what is in use already, nor what would not help (profiler/record/advice/advice.h). Each is noted when it is
 called, which costs about a microsecond; what is asked often is noted once for each line."""
 
 import functools

@@ -1,5 +1,5 @@
 """Levers: changes to the program that `shardlens record --with` makes from outside, each as if the
-program had been edited by hand. profiler/record/levers.cpp says which there are, and what each stands
+program had been edited by hand. profiler/record/levers/levers.cpp says which there are, and what each stands
 for in code. A lever acts when a library is imported or one of its functions called, and notes where
 (sites.py); one that has acted nowhere makes the recording fail."""
 

@@ -1,4 +1,4 @@
-#include "profiler/record/advice.h"
+#include "profiler/record/advice/advice.h"
 
 #include <fmt/format.h>
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "profiler/record/program_uses.h"
+#include "profiler/record/advice/program_uses.h"
 #include "profiler/record/record_verdict.h"
 #include "profiler/report/place_totals.h"
 #include "profiler/report/report.h"

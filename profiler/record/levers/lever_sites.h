@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "profiler/record/accounts.h"
-#include "profiler/record/levers.h"
+#include "profiler/record/levers/levers.h"
 
 namespace shardlens::profiler {
 

@@ -1,4 +1,4 @@
-#include "profiler/record/host_need.h"
+#include "profiler/record/advice/host_need.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "profiler/record/program_uses.h"
+#include "profiler/record/advice/program_uses.h"
 
 #include <nlohmann/json.hpp>
 

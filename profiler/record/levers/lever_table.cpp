@@ -1,4 +1,4 @@
-#include "profiler/record/levers.h"
+#include "profiler/record/levers/levers.h"
 
 namespace shardlens::profiler {
 

@@ -3,7 +3,7 @@
 #include <numeric>
 #include <string_view>
 
-#include "profiler/record/advice.h"
+#include "profiler/record/advice/advice.h"
 
 namespace shardlens::profiler {
 

@@ -1,4 +1,4 @@
-#include "profiler/record/lever_sites.h"
+#include "profiler/record/levers/lever_sites.h"
 
 #include <fmt/format.h>
 
