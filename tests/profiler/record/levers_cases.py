@@ -243,13 +243,6 @@ def of_others():
     yield case("offload=parameters", "tutorial.py",
                [("    if not options.offload:\n        model.to(device)\n",
                  "    model.to(device)\n")], added=["--offload"])
-    yield case("batch=16", "tutorial.py",
-               [("batch_size=batch,", "batch_size=16,"),
-                ("            optimizer.zero_grad()\n            loss.backward()\n"
-                 "            optimizer.step()\n",
-                 "            if batches % 4 == 0:\n                optimizer.zero_grad()\n"
-                 "            loss.backward()\n            if batches % 4 == 3:\n"
-                 "                optimizer.step()\n")])
     yield case("optimizer=fused", "tutorial.py", [("lr=1e-3)", "lr=1e-3, fused=True)")])
     yield case("optimizer=single", "llama.py", [("fused=True", "foreach=False")])
     yield case("recompute", "llama.py",

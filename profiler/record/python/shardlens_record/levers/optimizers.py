@@ -30,11 +30,8 @@ def _change_how(kind, kwargs):
         if next(iter(arguments)) not in takes:
             continue
         shown = ", ".join(f"{key}={what}" for key, what in arguments.items() if key in takes)
-        if value == now:
-            if sites.PULLED.get("optimizer") == value:
-                sites.at("optimizer", "", now=now, value=value)
-            continue
-        if sites.at("optimizer", f"{name}(..., {shown})", value=value) is not None:
+        used = value if value == now else None
+        if sites.at("optimizer", f"{name}(..., {shown})", now=used, value=value) is not None:
             kwargs.pop("foreach", None)
             kwargs.pop("fused", None)
             kwargs.update({key: what for key, what in arguments.items() if key in takes})

@@ -29,10 +29,9 @@ def _optimizer(takes, kwargs):
     now = kwargs.get("optim", takes["optim"].default)
     now = getattr(now, "value", now)
     for value, name in _OPTIM.items():
-        if name == now:
-            if sites.PULLED.get("optimizer") == value:
-                sites.cannot("optimizer", f"the program does that already (optim={name})")
-        elif sites.at("optimizer", f'TrainingArguments(optim="{name}")', value=value) is not None:
+        used = value if name == now else None
+        code = f'TrainingArguments(optim="{name}")'
+        if sites.at("optimizer", code, now=used, value=value) is not None:
             kwargs["optim"] = name
 
 
