@@ -14,7 +14,7 @@ namespace {
 using namespace shardlens;
 using namespace shardlens::profiler;
 
-int exit_code_of(const Advice& advice) {
+int exit_code_of(const Findings& advice) {
   if (advice.base.outcome != Outcome::measured) return kNotRecorded;
   if (advice.base.fits(advice.fit_bytes) || advice.best() != nullptr) return 0;
   return advice.was_interrupted ? kNotRecorded : kDoesNotFit;
@@ -26,8 +26,9 @@ int run(const AdviseOptions& options) {
       recorder_for(program, support_folder("record"), CudaProvider::null_device);
   if (files.doubt) fmt::print(stderr, "shardlens advise: {}\n", *files.doubt);
   VariantRunner runner("advise", program, files);
-  const Advice advice = advise(options, runner);
-  print_output(options.prints_json ? advice_json(options, advice) : advice_text(options, advice));
+  const Findings advice = advise(options, runner);
+  print_output(options.prints_json ? findings_json(options, advice)
+                                   : findings_text(options, advice));
   return exit_code_of(advice);
 }
 

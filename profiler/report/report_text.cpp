@@ -356,8 +356,9 @@ std::string pool_rows(const Header& header, const ReservedReport& reserved) {
 
 /// Returns ", 2 steps old", or nothing for blocks of the current step.
 std::string holder_age_text(const ReservedReport& reserved, const SegmentHolder& holder) {
-  return age_text({.youngest_steps = reserved.at.step - holder.youngest_step,
-                   .oldest_steps = reserved.at.step - holder.oldest_step});
+  const std::string age =
+      age_text(reserved.at.step - holder.youngest_step, reserved.at.step - holder.oldest_step);
+  return age.empty() ? "" : ", " + age;
 }
 
 std::string holder_rows(const Header& header, const ReservedReport& reserved) {

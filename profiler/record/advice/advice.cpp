@@ -24,7 +24,6 @@ using Evidence = AdviceEvidence;
 /// A mistake is worth naming from this share of the memory on.
 constexpr int64_t kLeastParts = 20;
 constexpr int64_t kLeastBytes = int64_t{64} << 20;
-constexpr int64_t kLeastKeptSteps = 3;
 constexpr int64_t kLeastPinnedLoss = int64_t{256} << 20;
 
 /// Returns "train.py:30" of "train.py:30 forward", or "" if the label is not a line of a program.
@@ -57,27 +56,17 @@ int64_t if_largest(const Evidence& e, Category category) {
   return e.largest_category() == category ? e.bytes_of(category) : 0;
 }
 
-/// Returns the memory that more and more steps keep: of one line, made in several of them.
-const KeptMemory* growing(const Evidence& e) {
-  const auto found = std::ranges::find_if(
-      e.kept, [](const KeptMemory& kept) { return kept.steps >= kLeastKeptSteps; });
-  return found == e.kept.end() ? nullptr : &*found;
-}
-
 const KeptMemory* of_last_step(const Evidence& e) {
   const auto found = std::ranges::find_if(e.kept, &KeptMemory::is_of_last_step);
   return found == e.kept.end() ? nullptr : &*found;
 }
 
-bool grows(const Evidence& e) {
-  const KeptMemory* const kept = growing(e);
-  return e.growth.has_value() || (kept != nullptr && is_much(e, kept->bytes));
-}
+bool grows(const Evidence& e) { return e.growth.has_value(); }
 
 bool autocast_undoes_sharding(const Evidence& e) {
   return e.uses.has("autocast") && e.uses.has_fsdp() && !e.uses.has("fsdp2_param_dtype") &&
          !e.uses.has("fsdp1_param_dtype") && !e.uses.has("fsdp1_no_shard") &&
-         !e.uses.has("recompute");
+         !e.uses.has("recompute") && is_much(e, e.bytes_of(Category::parameter_copy));
 }
 
 /// Returns the vocabulary that a row's size is a multiple of, or 0. Powers of two are not asked:
@@ -127,8 +116,7 @@ std::string_view line_of_most(const Evidence& e, Category category) {
 
 /// Returns what pools of CUDA graphs hold without use, if that is much of what is reserved.
 int64_t unused_in_pools(const Evidence& e) {
-  const int64_t unused =
-      e.unused ? e.unused->private_pools : e.reserved_bytes - e.allocated_bytes();
+  const int64_t unused = e.unused ? e.unused->private_pools : 0;
   const bool has_pools = e.uses.cuda_graph_pools + e.uses.graphed_callable_pools > 1;
   return has_pools && 10 * unused > e.reserved_bytes ? if_much(e, unused) : 0;
 }
@@ -176,20 +164,15 @@ bool never(const Evidence&) { return false; }
 constexpr auto kRules = std::to_array<Rule>({
     {"growth", true,
      [](const Evidence& e) {
-       if (e.growth) return std::max<int64_t>(1, std::llround(e.growth->bytes_per_step));
-       return growing(e) == nullptr ? 0 : if_much(e, growing(e)->bytes);
+       return e.growth ? std::max<int64_t>(1, std::llround(e.growth->bytes_per_step)) : 0;
      },
      never,
      [](const Evidence& e, const std::string& bytes) {
        constexpr std::string_view kChange =
            "keep its .detach() or .item(), which have no graph, or delete it";
-       if (!e.growth) {
-         return fmt::format(
-             "{} made{} in {} earlier steps are alive still: what holds them should {}", bytes,
-             at(growing(e)->line), growing(e)->steps, kChange);
-       }
-       const std::string kept_by = e.growth->caller.empty() ? "" : ", kept" + at(e.growth->caller);
-       return fmt::format("each step leaves {} made{}{}: {}", bytes, at(e.growth->line), kept_by,
+       const GrowingPlace& most = e.growth->places.front();
+       const std::string kept_by = most.caller.empty() ? "" : ", kept" + at(most.caller);
+       return fmt::format("each step leaves {} made{}{}: {}", bytes, at(most.label), kept_by,
                           kChange);
      }},
     {"kept_from_last_step", true,
@@ -217,18 +200,14 @@ constexpr auto kRules = std::to_array<Rule>({
            at_use(e, is_fsdp2 ? "fsdp2_deferred_sync" : "fsdp1_deferred_sync"));
      }},
     {"autocast_in_fsdp", true,
-     [](const Evidence& e) {
-       if (e.weight_copies_bytes) return if_much(e, *e.weight_copies_bytes);
-       return if_largest(e, Category::activation);
-     },
+     [](const Evidence& e) { return e.bytes_of(Category::parameter_copy); },
      [](const Evidence& e) { return !autocast_undoes_sharding(e) || grows(e); },
      [](const Evidence& e, const std::string& bytes) {
        const bool is_fsdp2 = e.uses.has("fsdp2");
        return fmt::format(
-           "{} of {}: torch.autocast{} casts gathered weights and keeps the copies for backward, "
-           "which undoes FSDP; {}{} casts shards instead",
-           bytes, e.weight_copies_bytes ? "copies of weights" : "activations",
-           at_use(e, "autocast"),
+           "{} of copies of weights: torch.autocast{} casts gathered weights and keeps the copies "
+           "for backward, which undoes FSDP; {}{} casts shards instead",
+           bytes, at_use(e, "autocast"),
            is_fsdp2 ? "fully_shard(..., mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16))"
                     : "FSDP(..., mixed_precision=MixedPrecision(param_dtype=torch.bfloat16))",
            at(fsdp_line(e)));
@@ -432,14 +411,12 @@ constexpr auto kRules = std::to_array<Rule>({
      }},
     {"expandable_segments", false,
      [](const Evidence& e) {
-       const int64_t unused =
-           e.unused ? e.unused->fragments : e.reserved_bytes - e.allocated_bytes();
+       const int64_t unused = e.unused ? e.unused->fragments : 0;
        return e.is_in_doubt && unused >= std::max<int64_t>(e.asked_bytes, 1) ? unused : 0;
      },
      [](const Evidence& e) {
        const bool is_elsewhere = e.unused && 2 * e.unused->fragments < e.unused->sum();
-       return e.uses.has_expandable_segments || is_elsewhere ||
-              (!e.unused && e.uses.cuda_graph_pools + e.uses.graphed_callable_pools > 1);
+       return e.uses.has_expandable_segments || is_elsewhere;
      },
      [](const Evidence&, const std::string& bytes) {
        return fmt::format(

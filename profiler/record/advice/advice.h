@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "profiler/program/growth.h"
 #include "profiler/record/advice/program_uses.h"
 #include "profiler/record/record_verdict.h"
 #include "profiler/report/place_totals.h"
@@ -20,15 +21,7 @@ namespace shardlens::profiler {
 struct KeptMemory {
   std::string line;
   int64_t bytes = 0;             // of earlier steps
-  int64_t steps = 0;             // that made it
   bool is_of_last_step = false;  // only: it is replaced in each step
-};
-
-/// A program that takes more memory in each step.
-struct GrowthEvidence {
-  double bytes_per_step = 0;
-  std::string line;    // that makes what is kept
-  std::string caller;  // that keeps it; empty: unknown
 };
 
 /// Free memory that PyTorch had reserved at the moment that decides, by why it cannot be used.
@@ -56,10 +49,8 @@ struct AdviceEvidence {
   std::optional<PinnedUse> pinned;
   std::vector<KeptMemory> kept = {};  // the most first
 
-  // Facts of other analyses. Empty: unknown.
-  std::optional<GrowthEvidence> growth = {};
-  std::optional<UnusedReserved> unused = {};
-  std::optional<int64_t> weight_copies_bytes = {};  // that autocast made
+  std::optional<Growth> growth = {};          // empty: none was found
+  std::optional<UnusedReserved> unused = {};  // empty: no segment was recorded
 
   int64_t allocated_bytes() const;
   int64_t bytes_of(Category category) const { return given[static_cast<size_t>(category)]; }

@@ -24,7 +24,7 @@ std::vector<KeptMemory> kept_memory(const std::vector<NamedAllocation>& tensors,
   }
   std::vector<KeptMemory> kept;
   for (const auto& [line, ages] : ages_of) {
-    KeptMemory memory{.line = line, .steps = std::ssize(ages)};
+    KeptMemory memory{.line = line};
     for (const auto& [age, bytes] : ages) memory.bytes += bytes;
     memory.is_of_last_step = ages.size() == 1 && ages.begin()->first == 1;
     kept.push_back(memory);
@@ -40,6 +40,12 @@ std::string pytorch_version(const std::string& libraries) {
   if (name == std::string::npos) return {};
   const size_t begin = name + kName.size();
   return libraries.substr(begin, libraries.find_first_not_of("0123456789.", begin) - begin);
+}
+
+UnusedReserved unused_of(const ReservedParts& parts) {
+  return {.private_pools = parts.private_pools.bytes,
+          .other_streams = parts.other_streams.bytes,
+          .fragments = parts.held.bytes + parts.whole.too_small};
 }
 
 }  // namespace
@@ -61,7 +67,8 @@ AdviceEvidence evidence_of(const RankReport& report, const RecordVerdict& verdic
       .is_short = verdict.is_nearly_full || verdict.exit_code == kDoesNotFit ||
                   verdict.exit_code == kFitsWithRetries,
       .is_in_doubt = verdict.is_out_of_memory || verdict.exit_code == kFitsWithRetries,
-      .pinned = report.pinned_use};
+      .pinned = report.pinned_use,
+      .growth = report.growth};
   const auto take = [&](const Moment& at, const CategoryBytes& given,
                         const std::vector<NamedAllocation>& tensors) {
     evidence.is_before_steps = at.phase == Phase::starting;
@@ -74,9 +81,11 @@ AdviceEvidence evidence_of(const RankReport& report, const RecordVerdict& verdic
     take(last.at, last.given, last.tensors);
     evidence.reserved_bytes = last.blocks.reserved;
     evidence.asked_bytes = last.asked_bytes;
+    evidence.unused = unused_of(last.reserved.parts);
   } else if (const SpaceReport* const space = report.main_space()) {
     take(space->peak_at, space->given, space->tensors);
     evidence.reserved_bytes = report.reserved_peak_bytes().value_or(0);
+    if (report.reserved_peak) evidence.unused = unused_of(report.reserved_peak->parts);
   }
   return evidence;
 }

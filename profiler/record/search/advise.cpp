@@ -50,7 +50,7 @@ class Search {
     advice_.most_levers = options.most_levers;
   }
 
-  Advice run() {
+  Findings run() {
     run_base();
     if (advice_.base.outcome != Outcome::measured) return finish();
     run_singles();
@@ -215,7 +215,7 @@ class Search {
   }
 
   /// Sorts what was tried: what fits first, the cheapest of these first; then what takes least.
-  Advice finish() {
+  Findings finish() {
     std::ranges::stable_sort(advice_.tried, {}, [&](const VariantResult& result) {
       const bool fits = result.fits(options_.fit_bytes);
       const bool is_measured = result.outcome == Outcome::measured;
@@ -230,7 +230,7 @@ class Search {
   const AdviseOptions& options_;
   VariantRunner& runner_;
   RecordOptions record_;
-  Advice advice_;
+  Findings advice_;
   bool is_roomy_ = false;
 };
 
@@ -242,7 +242,7 @@ int cost_of(const Levers& levers) {
   return cost;
 }
 
-const VariantResult* Advice::best() const {
+const VariantResult* Findings::best() const {
   const VariantResult* best = nullptr;
   for (const VariantResult& result : tried) {
     if (!result.fits(fit_bytes)) continue;
@@ -253,7 +253,7 @@ const VariantResult* Advice::best() const {
   return best;
 }
 
-Advice advise(const AdviseOptions& options, VariantRunner& runner) {
+Findings advise(const AdviseOptions& options, VariantRunner& runner) {
   return Search(options, runner).run();
 }
 

@@ -29,7 +29,7 @@ struct NotTried {
   std::string why;
 };
 
-struct Advice {
+struct Findings {
   int64_t fit_bytes = 0;
   VariantResult base;                    // the program as it is
   std::vector<VariantResult> tried;      // sets of levers, the cheapest that fits first
@@ -48,9 +48,9 @@ int cost_of(const std::vector<Lever>& levers);
 
 /// Runs the program as it is, with each lever that applies, and with sets of those that helped, the
 /// cheapest first, until one fits.
-Advice advise(const AdviseOptions& options, VariantRunner& runner);
+Findings advise(const AdviseOptions& options, VariantRunner& runner);
 
-std::string advice_text(const AdviseOptions& options, const Advice& advice);
-std::string advice_json(const AdviseOptions& options, const Advice& advice);
+std::string findings_text(const AdviseOptions& options, const Findings& advice);
+std::string findings_json(const AdviseOptions& options, const Findings& advice);
 
 }  // namespace shardlens::profiler

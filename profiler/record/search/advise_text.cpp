@@ -57,7 +57,7 @@ std::string costs_text(const RecordOptions& options) {
   return text;
 }
 
-std::string row_of(const Advice& advice, const VariantResult& result) {
+std::string row_of(const Findings& advice, const VariantResult& result) {
   const std::string name =
       result.options.levers.empty() ? "as it is" : levers_text(result.options.levers);
   if (result.outcome != Outcome::measured) {
@@ -85,7 +85,7 @@ std::string places_of(const VariantResult& result) {
   return text;
 }
 
-std::string verdict_of(const Advice& advice) {
+std::string verdict_of(const Findings& advice) {
   const VariantResult* const best = advice.best();
   if (advice.base.outcome != Outcome::measured) {
     return fmt::format("no advice: the program as it is: {}\n", advice.base.why);
@@ -101,7 +101,7 @@ std::string verdict_of(const Advice& advice) {
                      levers_text(best->options.levers), bytes_text(best->device_bytes()));
 }
 
-std::string doubts_of(const Advice& advice) {
+std::string doubts_of(const Findings& advice) {
   std::string text;
   const bool has_goal = !advice.base.fits(advice.fit_bytes);
   if (advice.was_interrupted) {
@@ -115,7 +115,7 @@ std::string doubts_of(const Advice& advice) {
   return text;
 }
 
-std::string not_applicable_text(const Advice& advice) {
+std::string not_applicable_text(const Findings& advice) {
   if (advice.not_applicable.empty()) return {};
   std::string text = "\nnot tried, or without effect\n";
   for (const NotTried& one : advice.not_applicable) {
@@ -124,7 +124,7 @@ std::string not_applicable_text(const Advice& advice) {
   return text;
 }
 
-Json json_of(const Advice& advice, const VariantResult& result) {
+Json json_of(const Findings& advice, const VariantResult& result) {
   constexpr std::array kNames = {"measured", "out_of_memory", "failed", "idle"};
   Json levers = Json::array(), places = Json::array();
   for (const Lever& lever : result.options.levers) {
@@ -154,7 +154,7 @@ Json json_of(const Advice& advice, const VariantResult& result) {
 
 }  // namespace
 
-std::string advice_text(const AdviseOptions& options, const Advice& advice) {
+std::string findings_text(const AdviseOptions& options, const Findings& advice) {
   std::string text = verdict_of(advice) + doubts_of(advice);
   if (advice.base.outcome != Outcome::measured) return text;
   text += fmt::format("\n  {:<6} {:>11} {:>11} {:>11} {:>11}  {}\n", "", "takes", "change",
@@ -171,7 +171,7 @@ std::string advice_text(const AdviseOptions& options, const Advice& advice) {
                             options.record.out);
 }
 
-std::string advice_json(const AdviseOptions& options, const Advice& advice) {
+std::string findings_json(const AdviseOptions& options, const Findings& advice) {
   Json json = {{"schema", "shardlens.advice/1"}, {"out", options.record.out},
                {"fit_bytes", advice.fit_bytes},  {"as_it_is", json_of(advice, advice.base)},
                {"tried", Json::array()},         {"not_tried", Json::array()}};
