@@ -15,7 +15,7 @@ using namespace shardlens;
 using namespace shardlens::profiler;
 
 int exit_code_of(const Findings& advice) {
-  if (advice.base.outcome != Outcome::measured) return kNotRecorded;
+  if (advice.base.outcome != VariantOutcome::measured) return kNotRecorded;
   if (advice.base.fits(advice.fit_bytes) || advice.best() != nullptr) return 0;
   return advice.was_interrupted ? kNotRecorded : kDoesNotFit;
 }

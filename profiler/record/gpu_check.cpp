@@ -124,13 +124,13 @@ std::vector<Program> programs_of(const GpuCheckOptions& options) {
 }
 
 /// The recording of one run, and what it says.
-struct Recorded {
+struct CheckedRun {
   std::string path;
   JudgedRank rank;
   CheckedRecording figures;
 };
 
-CheckedRecording figures_of(const JudgedRank& rank) {
+CheckedRecording checked_figures(const JudgedRank& rank) {
   return {.allocated_bytes = rank.report.peak_bytes(),
           .reserved_bytes = rank.report.reserved_peak_bytes().value_or(0),
           .beside_bytes = rank.outside.bytes,
@@ -228,8 +228,8 @@ class Checker {
   }
 
   /// Returns nothing if the program did not end well; `checked` then says why.
-  std::optional<Recorded> record(const Program& program, const Device& device, int64_t beside_bytes,
-                                 CheckedProgram& checked) {
+  std::optional<CheckedRun> record(const Program& program, const Device& device,
+                                   int64_t beside_bytes, CheckedProgram& checked) {
     const bool is_gpu = device.kind == DeviceKind::cuda;
     RecordOptions options;
     options.device = device;
@@ -248,7 +248,7 @@ class Checker {
       return std::nullopt;
     }
     const JudgedRank rank = judge(options, run).front();
-    return Recorded{run.recordings.front().string(), rank, figures_of(rank)};
+    return CheckedRun{run.recordings.front().string(), rank, checked_figures(rank)};
   }
 
   static std::string why_useless(const RecordOptions& options, const RecordedRun& run) {

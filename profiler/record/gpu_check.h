@@ -68,7 +68,8 @@ struct CheckedProgram {
   double seconds = 0;
 };
 
-/// What the first recording says of this machine. It names neither paths, hosts nor people.
+/// The facts of this machine, as the first recording has them. It names neither paths, hosts nor
+/// people.
 struct CheckedGpu {
   std::string name;            // as the driver gives it
   std::string simulated;       // "h100"; empty: no simulated GPU is of its kind

@@ -6,7 +6,6 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
-#include <torch/csrc/autograd/function.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,7 +14,6 @@
 #include <chrono>
 #include <cstdio>
 #include <mutex>
-#include <typeinfo>
 #include <vector>
 
 #include "base/check.h"
@@ -24,6 +22,7 @@
 #include "profiler/recorder/clock.h"
 #include "profiler/recorder/driver.h"
 #include "profiler/recorder/known_classes.h"
+#include "profiler/recorder/operator_calls.h"
 #include "profiler/recorder/pinned_requests.h"
 #include "profiler/recorder/versions.h"
 #include "profiler/report/recording_report.h"
@@ -37,103 +36,6 @@ using c10::cuda::CUDACachingAllocator::TraceEntry;
 std::atomic<Recorder*> active_recorder = nullptr;
 
 uint64_t number_of(const void* address) { return reinterpret_cast<uint64_t>(address); }
-
-/// The outermost operator call that the thread is in, with its blocks. In a backward that is not
-/// observed (see UnobservedBackward), everything that autograd does for one node is one call.
-struct OperatorCall {
-  size_t depth = 0;                // of observed calls
-  size_t operators = 0;            // of these, the operators; the others are marks of a profiler
-  std::vector<std::string> names;  // of these, the outermost first; longer than `depth`
-  const void* node = nullptr;
-  uint64_t node_number = 0;  // another node may later be at the same address
-  uint64_t copied = 0;       // address of the storage that is copied now; 0: none
-  bool is_of_host = false;   // that is on the host
-  size_t copied_at = 0;      // depth of the call that copies it
-  std::vector<uint64_t> allocated;
-};
-
-thread_local OperatorCall operator_call;
-
-/// Notes the storage that an operator copies: that of the argument of a cast or a clone.
-void note_copied(const at::RecordFunction& function, OperatorCall& call) {
-  const std::string_view name = call.names[call.depth];
-  if (name != "aten::_to_copy" && name != "aten::clone") return;
-  if (!function.isActive() || function.inputs().empty()) return;
-  const c10::IValue& input = function.inputs()[0];
-  if (!input.isTensor() || !input.toTensor().has_storage()) return;
-  const at::Tensor& tensor = input.toTensor();
-  call.copied = number_of(tensor.unsafeGetTensorImpl()->unsafe_storage().data());
-  call.is_of_host = tensor.device().is_cpu();
-  call.copied_at = call.depth;
-}
-
-/// RecorderOptions::operator_ended of the recording that is active.
-std::atomic<void (*)()> operator_ended = nullptr;
-
-void tell_operator_ended() {
-  if (const auto ended = operator_ended.load(std::memory_order_relaxed)) ended();
-}
-
-std::atomic<bool> sees_inputs = false;  // of operators, in the recording that is active
-
-/// True for "aten::mm". Marks of a profiler, as compiled code has them, have other names, and
-/// autograd's mark around a node says no more than the node itself.
-bool is_operator(std::string_view name) {
-  return name.find("::") != std::string_view::npos && !name.starts_with("autograd::");
-}
-
-std::unique_ptr<at::ObserverContext> begin_operator(const at::RecordFunction& function) {
-  OperatorCall& call = operator_call;
-  if (call.names.size() == call.depth) call.names.emplace_back();
-  call.names[call.depth] = function.name();
-  if (sees_inputs && call.copied == 0) note_copied(function, call);
-  ++call.depth;
-  if (!is_operator(function.name()) || call.operators++ > 0) return nullptr;
-  call.allocated.clear();
-  call.node = nullptr;
-  return nullptr;
-}
-
-void end_operator(const at::RecordFunction& function, at::ObserverContext*) {
-  // An asynchronous call may end on a thread other than the one it began on.
-  OperatorCall& call = operator_call;
-  if (call.depth == 0) return;
-  --call.depth;
-  if (call.operators > 0 && is_operator(function.name())) --call.operators;
-  if (call.copied_at == call.depth) call.copied = 0;
-  if (call.depth == 0) tell_operator_ended();
-}
-
-/// True for a node that Python runs: a function of the program's own, or compiled code. What such a
-/// node allocates and frees is more than one operator's.
-bool is_of_python(const torch::autograd::Node& node) {
-  return std::string_view(typeid(node).name()).ends_with("PyNodeE");
-}
-
-/// Returns the thread's call, or null outside of any call.
-OperatorCall* current_call() {
-  OperatorCall& call = operator_call;
-  if (call.operators > 0) return &call;
-  const auto node = torch::autograd::get_current_node();
-  if (node == nullptr || is_of_python(*node)) return nullptr;
-  if (node.get() != call.node || node->sequence_nr() != call.node_number) {
-    call.allocated.clear();
-    call.node = node.get();
-    call.node_number = node->sequence_nr();
-  }
-  return &call;
-}
-
-/// True if the current call has allocated the block, which it then forgets.
-bool forget_own(uint64_t address) {
-  OperatorCall* const call = current_call();
-  if (call == nullptr) return false;
-  const auto found = std::find(call->allocated.rbegin(), call->allocated.rend(), address);
-  if (found == call->allocated.rend()) return false;
-  *found = call->allocated.back();
-  call->allocated.pop_back();
-  return true;
-}
 
 /// Returns the header with the present time as its start, by which reports lay ranks side by side.
 Header starting_now(Header header) {
@@ -243,7 +145,7 @@ class Recorder::Hooks {
   void watch_operators() {
     operators_ = at::addGlobalCallback(at::RecordFunctionCallback(begin_operator, end_operator)
                                            .scopes({at::RecordScope::FUNCTION})
-                                           .needsInputs(sees_inputs));
+                                           .needsInputs(sees_inputs()));
   }
   void leave_operators() { at::removeCallback(operators_); }
   const DriverWatch* driver() const { return driver_.get(); }
@@ -268,7 +170,7 @@ class Recorder::Hooks {
             .space = block.space,
             .category = purpose.category},
            time_ns);
-    if (sees_inputs) classes_.keep(block.address, purpose.category, purpose.name);
+    if (sees_inputs()) classes_.keep(block.address, purpose.category, purpose.name);
     if (purpose.name == 0) return;
     append({.address = block.address,
             .label = purpose.name,
@@ -279,7 +181,7 @@ class Recorder::Hooks {
   }
 
   void record_free(const Block& block, int64_t time_ns) {
-    if (sees_inputs) classes_.forget(block.address);
+    if (sees_inputs()) classes_.forget(block.address);
     if (forget_own(block.address)) {
       append({.address = block.address,
               .kind = EventKind::recategorise,
@@ -517,8 +419,7 @@ Recorder::Recorder(const RecorderOptions& options) : hooks_(std::make_unique<Hoo
   Recorder* none = nullptr;
   check(active_recorder.compare_exchange_strong(none, this), "recorder: another one is active");
   Hooks::install(options);
-  sees_inputs = options.operator_ended != nullptr;
-  operator_ended = options.operator_ended;
+  set_operator_ended(options.operator_ended);
   hooks_->watch_operators();
   if (!options.on_cuda) return;
   if (options.device_before_bytes) {
@@ -549,8 +450,7 @@ RecorderSummary Recorder::close() {
   summary.driver = driver_fault();
   leave_driver();
   hooks_->leave_operators();
-  sees_inputs = false;
-  operator_ended = nullptr;
+  set_operator_ended(nullptr);
   active_recorder.store(nullptr, std::memory_order_release);
   Writer& writer = hooks_->writer();
   writer.close();
@@ -600,7 +500,7 @@ void Recorder::sample_device(Counter used) {
 }
 
 void Recorder::recategorise(Space space, const void* address, Category category, uint32_t name) {
-  if (sees_inputs) hooks_->classes().keep(number_of(address), category, name);
+  if (sees_inputs()) hooks_->classes().keep(number_of(address), category, name);
   hooks_->append({.address = number_of(address),
                   .label = name,
                   .kind = EventKind::recategorise,
@@ -614,11 +514,13 @@ void Recorder::classify(const void* address, Category category, uint32_t name) {
 }
 
 std::optional<uint32_t> Recorder::copied_parameter() const {
-  const uint64_t copied = operator_call.copied;
+  const uint64_t copied = thread_operator().copied;
   return copied == 0 ? std::nullopt : hooks_->classes().parameter_at(copied);
 }
 
-bool Recorder::copies_host() { return operator_call.copied != 0 && operator_call.is_of_host; }
+bool Recorder::copies_host() {
+  return thread_operator().copied != 0 && thread_operator().is_of_host;
+}
 
 std::string out_of_memory_screen(const std::string& path) {
   try {
@@ -637,7 +539,7 @@ uint32_t Recorder::label(std::string_view text, uint32_t innermost) {
 uint32_t Recorder::frame(const StackFrame& frame) { return hooks_->writer().frame(frame); }
 
 std::span<const std::string> Recorder::running_operators() {
-  return std::span(operator_call.names).first(operator_call.depth);
+  return std::span(thread_operator().names).first(thread_operator().depth);
 }
 
 }  // namespace shardlens::profiler

@@ -1,4 +1,4 @@
-#include "profiler/recorder/compiled_code.h"
+#include "profiler/recorder/python/compiled_code.h"
 
 #include <catch2/catch_test_macros.hpp>
 #include <string>

@@ -20,7 +20,7 @@
 namespace shardlens::profiler {
 namespace {
 
-struct Outcome {
+struct VariantOutcome {
   int refused = 0;
   int recovered = 0;  // with a diagnostic
   int unharmed = 0;
@@ -32,7 +32,7 @@ Profile small_profile() {
 
 /// The file is refused with a reason, or gives its events, with a reason if some are missing. A
 /// damaged file must not pass for a whole one.
-void read_damaged(const std::string& path, const Profile& whole, Outcome& outcome) {
+void read_damaged(const std::string& path, const Profile& whole, VariantOutcome& outcome) {
   try {
     const Profile read = read_profile(path);
     check_profile(path);
@@ -98,7 +98,7 @@ TEST_CASE("a file cut off anywhere gives its first events") {
   size_t most = 0;
   for (auto bytes = size; bytes-- > 0;) {
     std::filesystem::resize_file(path, bytes);
-    Outcome outcome;
+    VariantOutcome outcome;
     read_damaged(path, profile, outcome);
     REQUIRE(outcome.unharmed == 0);
     if (outcome.refused > 0) continue;
@@ -118,7 +118,7 @@ TEST_CASE("flipped bits never crash a reader, and never pass unseen") {
   const Profile profile = small_profile();
   tests::write_profile(path, profile, {.block_events = 60, .blocks = 64});
   const std::string sound = tests::read_file(path);
-  Outcome outcome;
+  VariantOutcome outcome;
   const int64_t rounds = tests::sampled(10'000);
   for (int64_t round = 0; round < rounds; ++round) {
     std::string bytes = sound;
@@ -182,7 +182,7 @@ TEST_CASE("parts of a file in any order, repeated or mixed with others never cra
       bytes += sound.substr(from, engine() % (sound.size() - from));
     }
     tests::write_file(path, bytes);
-    Outcome outcome;
+    VariantOutcome outcome;
     read_damaged(path, profile, outcome);
   }
 }

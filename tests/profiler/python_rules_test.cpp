@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "profiler/recorder/python_frames.h"
+#include "profiler/recorder/python/frames.h"
 
 using namespace shardlens;
 using namespace shardlens::profiler;

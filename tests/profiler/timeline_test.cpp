@@ -186,7 +186,7 @@ TEST_CASE("tables have a line for each point, and quote what they must") {
   write_timeline_csv(timelines, timeline);
   CHECK(std::ranges::count(timeline.str(), '\n') == 1 + 7);
   CHECK_THAT(timeline.str(), ContainsSubstring("\n3,4.000000,0,training,FORWARD a,7340032,"
-                                               "4194304,0,0,0,0,0,3145728,0,0,0,0,0,whole\n"));
+                                               "4194304,0,0,0,0,0,3145728,0,0,0,0,0,0,whole\n"));
   std::ostringstream largest;
   write_largest_csv(timelines, largest);
   CHECK(largest.str() ==

@@ -215,7 +215,7 @@ def check_recorder(version):
     if log and pathlib.Path(log[1]).exists():
         return "its build failed", _build_findings(pathlib.Path(log[1]), STUB_LIBRARIES)
     return "it fails", [Finding(f"recording one block ends with exit code {done.returncode}: "
-                                f"{said}", "profiler/recorder/python.cpp")]
+                                f"{said}", "profiler/recorder/python/python.cpp")]
 
 
 # --- what needs programs that are built with this LibTorch ---------------------------------------

@@ -25,7 +25,7 @@ struct KeptMemory {
 };
 
 /// Free memory that PyTorch had reserved at the moment that decides, by why it cannot be used.
-struct UnusedReserved {
+struct UnusedMemory {
   int64_t private_pools = 0;  // of CUDA graphs
   int64_t other_streams = 0;
   int64_t fragments = 0;  // beside used blocks, or in pieces too small for what was asked
@@ -49,8 +49,8 @@ struct AdviceEvidence {
   std::optional<PinnedUse> pinned;
   std::vector<KeptMemory> kept = {};  // the most first
 
-  std::optional<Growth> growth = {};          // empty: none was found
-  std::optional<UnusedReserved> unused = {};  // empty: no segment was recorded
+  std::optional<Growth> growth = {};        // empty: none was found
+  std::optional<UnusedMemory> unused = {};  // empty: no segment was recorded
 
   int64_t allocated_bytes() const;
   int64_t bytes_of(Category category) const { return given[static_cast<size_t>(category)]; }

@@ -42,7 +42,7 @@ std::string pytorch_version(const std::string& libraries) {
   return libraries.substr(begin, libraries.find_first_not_of("0123456789.", begin) - begin);
 }
 
-UnusedReserved unused_of(const ReservedParts& parts) {
+UnusedMemory unused_of(const ReservedParts& parts) {
   return {.private_pools = parts.private_pools.bytes,
           .other_streams = parts.other_streams.bytes,
           .fragments = parts.held.bytes + parts.whole.too_small};

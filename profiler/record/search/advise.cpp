@@ -52,7 +52,7 @@ class Search {
 
   Findings run() {
     run_base();
-    if (advice_.base.outcome != Outcome::measured) return finish();
+    if (advice_.base.outcome != VariantOutcome::measured) return finish();
     run_singles();
     const bool has_goal = !advice_.base.fits(options_.fit_bytes);
     if (has_goal && !runner_.was_interrupted()) run_sets();
@@ -66,7 +66,7 @@ class Search {
     record_.device.capacity_bytes = options_.fit_bytes;
     record_.looks = true;
     run_as_it_is();
-    if (advice_.base.outcome == Outcome::out_of_memory && !runner_.was_interrupted()) {
+    if (advice_.base.outcome == VariantOutcome::out_of_memory && !runner_.was_interrupted()) {
       is_roomy_ = true;
       record_.device.capacity_bytes = kRoom;
       run_as_it_is();
@@ -137,7 +137,7 @@ class Search {
   Levers levers_that_helped() const {
     Levers helped;
     for (const VariantResult& result : advice_.tried) {
-      const bool has_helped = result.outcome == Outcome::measured &&
+      const bool has_helped = result.outcome == VariantOutcome::measured &&
                               (result.reserved_bytes < advice_.base.reserved_bytes ||
                                result.allocated_bytes < advice_.base.allocated_bytes);
       if (has_helped) helped.push_back(added_levers(result).front());
@@ -181,7 +181,7 @@ class Search {
     std::vector<VariantResult> results = runner_.run(all, names);
     advice_.left_out += all.size() - results.size();
     for (VariantResult& result : results) {
-      if (result.outcome == Outcome::idle && added_levers(result).size() == 1) {
+      if (result.outcome == VariantOutcome::idle && added_levers(result).size() == 1) {
         advice_.not_applicable.push_back(
             {.lever = added_levers(result).front(), .why = result.why});
         continue;
@@ -218,7 +218,7 @@ class Search {
   Findings finish() {
     std::ranges::stable_sort(advice_.tried, {}, [&](const VariantResult& result) {
       const bool fits = result.fits(options_.fit_bytes);
-      const bool is_measured = result.outcome == Outcome::measured;
+      const bool is_measured = result.outcome == VariantOutcome::measured;
       const Levers added = added_levers(result);
       return std::tuple(!is_measured, !fits, fits ? cost_of(added) : 0, result.device_bytes(),
                         added.size());

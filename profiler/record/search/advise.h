@@ -24,16 +24,16 @@ AdviseOptions parse_advise_options(const std::vector<std::string>& arguments);
 std::string advise_help();
 
 /// Says why a lever was not tried.
-struct NotTried {
+struct UntriedLever {
   Lever lever;
   std::string why;
 };
 
 struct Findings {
   int64_t fit_bytes = 0;
-  VariantResult base;                    // the program as it is
-  std::vector<VariantResult> tried;      // sets of levers, the cheapest that fits first
-  std::vector<NotTried> not_applicable;  // with the reason
+  VariantResult base;                        // the program as it is
+  std::vector<VariantResult> tried;          // sets of levers, the cheapest that fits first
+  std::vector<UntriedLever> not_applicable;  // with the reason
   bool is_complete = false;  // all cheaper sets of up to `most_levers` that helped were run
   size_t most_levers = 0;
   bool was_interrupted = false;

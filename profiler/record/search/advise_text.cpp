@@ -60,8 +60,8 @@ std::string costs_text(const RecordOptions& options) {
 std::string row_of(const Findings& advice, const VariantResult& result) {
   const std::string name =
       result.options.levers.empty() ? "as it is" : levers_text(result.options.levers);
-  if (result.outcome != Outcome::measured) {
-    const std::string_view failed = result.outcome == Outcome::failed ? "failed, " : "";
+  if (result.outcome != VariantOutcome::measured) {
+    const std::string_view failed = result.outcome == VariantOutcome::failed ? "failed, " : "";
     return fmt::format("  {:<6} {:<47}  {}: {}{}\n", "-", "", name, failed, result_text(result));
   }
   const int64_t change = result.device_bytes() - advice.base.device_bytes();
@@ -87,7 +87,7 @@ std::string places_of(const VariantResult& result) {
 
 std::string verdict_of(const Findings& advice) {
   const VariantResult* const best = advice.best();
-  if (advice.base.outcome != Outcome::measured) {
+  if (advice.base.outcome != VariantOutcome::measured) {
     return fmt::format("no advice: the program as it is: {}\n", advice.base.why);
   }
   const std::string as_it_is =
@@ -118,7 +118,7 @@ std::string doubts_of(const Findings& advice) {
 std::string not_applicable_text(const Findings& advice) {
   if (advice.not_applicable.empty()) return {};
   std::string text = "\nnot tried, or without effect\n";
-  for (const NotTried& one : advice.not_applicable) {
+  for (const UntriedLever& one : advice.not_applicable) {
     text += fmt::format("  {:<32} {}\n", lever_text(one.lever), one.why);
   }
   return text;
@@ -138,7 +138,7 @@ Json json_of(const Findings& advice, const VariantResult& result) {
                {"outcome", kNames[static_cast<size_t>(result.outcome)]},
                {"fits", result.fits(advice.fit_bytes)},
                {"run", result.options.out}};
-  if (result.outcome == Outcome::measured) {
+  if (result.outcome == VariantOutcome::measured) {
     json["device_bytes"] = result.device_bytes();
     json["allocated_bytes"] = result.allocated_bytes;
     json["reserved_bytes"] = result.reserved_bytes;
@@ -156,7 +156,7 @@ Json json_of(const Findings& advice, const VariantResult& result) {
 
 std::string findings_text(const AdviseOptions& options, const Findings& advice) {
   std::string text = verdict_of(advice) + doubts_of(advice);
-  if (advice.base.outcome != Outcome::measured) return text;
+  if (advice.base.outcome != VariantOutcome::measured) return text;
   text += fmt::format("\n  {:<6} {:>11} {:>11} {:>11} {:>11}  {}\n", "", "takes", "change",
                       "allocated", "reserved", "with");
   text += row_of(advice, advice.base);
@@ -176,7 +176,7 @@ std::string findings_json(const AdviseOptions& options, const Findings& advice) 
                {"fit_bytes", advice.fit_bytes},  {"as_it_is", json_of(advice, advice.base)},
                {"tried", Json::array()},         {"not_tried", Json::array()}};
   for (const VariantResult& result : advice.tried) json["tried"].push_back(json_of(advice, result));
-  for (const NotTried& one : advice.not_applicable) {
+  for (const UntriedLever& one : advice.not_applicable) {
     json["not_tried"].push_back({{"lever", lever_text(one.lever)}, {"why", one.why}});
   }
   json["is_complete"] = advice.is_complete;

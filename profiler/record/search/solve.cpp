@@ -41,18 +41,18 @@ class Bisection {
     }
     solution_.runs.push_back({.value = value, .result = *result});
     switch (result->outcome) {
-      case Outcome::measured:
+      case VariantOutcome::measured:
         solution_.largest = value;
         return true;
-      case Outcome::out_of_memory:
+      case VariantOutcome::out_of_memory:
         solution_.too_large = value;
         if (!solution_.largest) {
           solution_.problem =
               fmt::format("the program does not fit with {}={} either", options_.name, value);
         }
         return false;
-      case Outcome::failed:
-      case Outcome::idle:
+      case VariantOutcome::failed:
+      case VariantOutcome::idle:
         break;
     }
     solution_.problem = fmt::format("with {}={}: {}", options_.name, value, result->why);

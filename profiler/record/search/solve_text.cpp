@@ -32,8 +32,9 @@ void expect_simulated(const RecordOptions& options, const char* command) {
 std::string run_row(const std::string& values, const VariantResult& result) {
   constexpr std::array kWords = {"fits", "does not fit", "failed", "nothing recorded"};
   const char* const word = kWords[static_cast<size_t>(result.outcome)];
-  if (result.outcome != Outcome::measured) {
-    const std::string why = result.outcome == Outcome::out_of_memory ? "" : ": " + result.why;
+  if (result.outcome != VariantOutcome::measured) {
+    const std::string why =
+        result.outcome == VariantOutcome::out_of_memory ? "" : ": " + result.why;
     return fmt::format("  {:<28} {}{}\n", values, word, why);
   }
   return fmt::format("  {:<28} {:<12} {:>11} {:>11} {:>11}\n", values, word,
@@ -52,7 +53,7 @@ Json run_json(const std::vector<PlacedValue>& values, const VariantResult& resul
                {"outcome", kNames[static_cast<size_t>(result.outcome)]},
                {"run", result.options.out}};
   for (const auto& [name, value] : values) json["values"][name] = value;
-  if (result.outcome == Outcome::measured) {
+  if (result.outcome == VariantOutcome::measured) {
     json["device_bytes"] = result.device_bytes();
     json["allocated_bytes"] = result.allocated_bytes;
     json["reserved_bytes"] = result.reserved_bytes;

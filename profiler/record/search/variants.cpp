@@ -34,17 +34,17 @@ std::vector<int64_t> marks_of(const RankReport& report) {
   return marks;
 }
 
-Outcome outcome_of(const std::vector<JudgedRank>& ranks, const RecordedRun& run) {
+VariantOutcome outcome_of(const std::vector<JudgedRank>& ranks, const RecordedRun& run) {
   const bool ran_out = run.accounts.first_entry("out_of_memory") != nullptr ||
                        std::ranges::any_of(ranks, [](const JudgedRank& rank) {
                          return rank.verdict.is_out_of_memory;
                        });
-  if (ran_out) return Outcome::out_of_memory;
-  if (run.end.is_failure()) return Outcome::failed;
-  if (ranks.empty()) return Outcome::idle;
+  if (ran_out) return VariantOutcome::out_of_memory;
+  if (run.end.is_failure()) return VariantOutcome::failed;
+  if (ranks.empty()) return VariantOutcome::idle;
   const bool is_whole = std::ranges::none_of(
       ranks, [](const JudgedRank& rank) { return rank.verdict.exit_code == kNotRecorded; });
-  return is_whole ? Outcome::measured : Outcome::failed;
+  return is_whole ? VariantOutcome::measured : VariantOutcome::failed;
 }
 
 VariantResult result_of(const RecordOptions& options, const RecordedRun& run) {
@@ -61,22 +61,23 @@ VariantResult result_of(const RecordOptions& options, const RecordedRun& run) {
     result.marks = marks_of(rank.report);
     result.why = rank.verdict.line;
   }
-  if (result.outcome == Outcome::measured) result.why.clear();
-  if (result.outcome == Outcome::failed) {
+  if (result.outcome == VariantOutcome::measured) result.why.clear();
+  if (result.outcome == VariantOutcome::failed) {
     result.why = failure_text(run.accounts, run.end).value_or(result.why);
   }
-  if (ranks.empty() && result.outcome == Outcome::idle) {
+  if (ranks.empty() && result.outcome == VariantOutcome::idle) {
     result.why = why_nothing(run.accounts, run.end, options.command, false);
   }
-  if (result.outcome == Outcome::out_of_memory && ranks.empty()) result.why = "out of memory";
+  if (result.outcome == VariantOutcome::out_of_memory && ranks.empty())
+    result.why = "out of memory";
   return result;
 }
 
 }  // namespace
 
 std::string result_text(const VariantResult& result) {
-  if (result.outcome == Outcome::out_of_memory) return "does not fit";
-  if (result.outcome != Outcome::measured) return result.why;
+  if (result.outcome == VariantOutcome::out_of_memory) return "does not fit";
+  if (result.outcome != VariantOutcome::measured) return result.why;
   return fmt::format("{} allocated, {} reserved", bytes_text(result.allocated_bytes),
                      bytes_text(result.reserved_bytes));
 }
@@ -114,7 +115,7 @@ std::vector<VariantResult> VariantRunner::run(const std::vector<RecordOptions>& 
     const auto found = by_folder.find(one.out);
     if (found == by_folder.end()) continue;
     // A variant that was interrupted says nothing about the program.
-    if (was_interrupted_ && found->second.outcome == Outcome::failed) continue;
+    if (was_interrupted_ && found->second.outcome == VariantOutcome::failed) continue;
     results.push_back(found->second);
   }
   return results;

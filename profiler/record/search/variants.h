@@ -16,7 +16,7 @@
 
 namespace shardlens::profiler {
 
-enum class Outcome : uint8_t {
+enum class VariantOutcome : uint8_t {
   measured,       // the program ran to its end
   out_of_memory,  // of the simulated GPU
   failed,         // the program ended with an error of its own
@@ -26,7 +26,7 @@ enum class Outcome : uint8_t {
 /// Holds what a variant took of the GPU, or how it ended.
 struct VariantResult {
   RecordOptions options;  // as it was run
-  Outcome outcome = Outcome::idle;
+  VariantOutcome outcome = VariantOutcome::idle;
   int64_t allocated_bytes = 0;
   int64_t reserved_bytes = 0;
   int64_t outside_bytes = 0;        // of the GPU, beside PyTorch
@@ -37,7 +37,9 @@ struct VariantResult {
   Accounts accounts = {};
 
   int64_t device_bytes() const { return reserved_bytes + outside_bytes; }
-  bool fits(int64_t bytes) const { return outcome == Outcome::measured && device_bytes() <= bytes; }
+  bool fits(int64_t bytes) const {
+    return outcome == VariantOutcome::measured && device_bytes() <= bytes;
+  }
 };
 
 /// Returns "582.00 MiB allocated, 852.00 MiB reserved", or how the variant ended.

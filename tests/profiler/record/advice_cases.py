@@ -13,7 +13,8 @@ import sys
 
 from recorded import HERE, PYTHON, OnNullDevice, report_of, run_cases
 
-WASTEFUL, PINNED = HERE / "scripts" / "wasteful.py", HERE / "scripts" / "pinned.py"
+EXPLAINED = HERE / "scripts" / "explained"
+WASTEFUL, PINNED = EXPLAINED / "wasteful.py", EXPLAINED / "pinned.py"
 WORLD = ("--world", 8)
 
 

@@ -91,7 +91,7 @@ Situation logits(std::string name, std::set<std::string> speaking) {
 constexpr auto kPrivatePools = [](AdviceEvidence& e) {
   e.uses.cuda_graphs = e.uses.cuda_graph_pools = 7;
   e.reserved_bytes += 12 * kGiB;
-  e.unused = UnusedReserved{.private_pools = 12 * kGiB};
+  e.unused = UnusedMemory{.private_pools = 12 * kGiB};
 };
 
 std::vector<Situation> state_situations() {
@@ -228,7 +228,7 @@ std::vector<Situation> reserved_situations() {
   const auto fragments = [&](Situation one) {
     return one.has(C::other, 10).with(failed).with([](AdviceEvidence& e) {
       e.reserved_bytes += 6 * kGiB;
-      e.unused = UnusedReserved{.fragments = 6 * kGiB};
+      e.unused = UnusedMemory{.fragments = 6 * kGiB};
     });
   };
   const auto pinned = [](int64_t used, int64_t asked) {
@@ -243,7 +243,7 @@ std::vector<Situation> reserved_situations() {
         e.uses.has_expandable_segments = true;
       }),
       fragments({"free memory of another stream", {}}).with([](AdviceEvidence& e) {
-        e.unused = UnusedReserved{.other_streams = 5 * kGiB, .fragments = 2 * kGiB};
+        e.unused = UnusedMemory{.other_streams = 5 * kGiB, .fragments = 2 * kGiB};
       }),
       fragments({"too little free", {}}).with([](AdviceEvidence& e) { e.asked_bytes = 8 * kGiB; }),
       Situation("a pool for each graph", {"shared_graph_pool"})
@@ -269,7 +269,7 @@ std::vector<Situation> reserved_situations() {
       Situation("pools, but what is free is not theirs", {})
           .has(C::other, 1)
           .with(kPrivatePools)
-          .with([](AdviceEvidence& e) { e.unused = UnusedReserved{.fragments = 12 * kGiB}; }),
+          .with([](AdviceEvidence& e) { e.unused = UnusedMemory{.fragments = 12 * kGiB}; }),
       Situation("pinned memory, rounded", {"pinned_rounding"}).with(pinned(8, 4)),
       Situation("pinned memory of powers of two", {}).with(pinned(8, 8)),
   };

@@ -145,7 +145,7 @@ def check_bad_checks(folder):
 
 
 def check_machine_without_gpu(folder):
-    """Nothing is checked or written, and one line says why."""
+    """One line says why nothing is checked, and no file is written."""
     done = shardlens("check-gpu", "--python", PYTHON, "--out", pathlib.Path(folder, "check.json"),
                      env={key: text for key, text in os.environ.items() if key != "LD_PRELOAD"})
     expect("exit code", done.returncode, 2)
@@ -271,7 +271,8 @@ QUICK = [
     check_machine_without_gpu,
 ]
 LONG = [
-    check_peaks, check_gpu_cases, check_program_that_differs, check_bad_checks, check_profiler, check_late_profiler, check_ranks, check_launchers,
+    check_peaks, check_gpu_cases, check_program_that_differs, check_bad_checks, check_profiler,
+    check_late_profiler, check_ranks, check_launchers,
     check_no_step, check_steps, check_out_of_memory, check_no_gpu,
 ]
 

@@ -13,7 +13,7 @@ import sys
 
 from recorded import HERE, PYTHON, OnNullDevice, report_of, run_cases, shardlens
 
-SCRIPT = HERE / "scripts" / "growing.py"
+SCRIPT = HERE / "scripts" / "explained" / "growing.py"
 
 
 def programs(kind):

@@ -44,7 +44,7 @@ Solution solve_linear(int64_t per_value, int64_t capacity, int64_t from, int64_t
   return solve(options, [&](int64_t value) -> std::optional<VariantResult> {
     VariantResult result;
     const bool fits = per_value * value <= capacity;
-    result.outcome = fits ? Outcome::measured : Outcome::out_of_memory;
+    result.outcome = fits ? VariantOutcome::measured : VariantOutcome::out_of_memory;
     result.marks = {per_value * value};
     return result;
   });
@@ -150,7 +150,7 @@ TEST_CASE("solve says that a program ignores its number, or fails") {
   options.name = "batch";
   const Solution same = solve(options, [](int64_t) {
     VariantResult result;
-    result.outcome = Outcome::measured;
+    result.outcome = VariantOutcome::measured;
     result.marks = {7};
     return std::optional(result);
   });
@@ -160,7 +160,7 @@ TEST_CASE("solve says that a program ignores its number, or fails") {
 
   const Solution failing = solve(options, [](int64_t value) {
     VariantResult result;
-    result.outcome = value < 3 ? Outcome::measured : Outcome::failed;
+    result.outcome = value < 3 ? VariantOutcome::measured : VariantOutcome::failed;
     result.marks = {value};
     result.why = "ValueError: too many";
     return std::optional(result);

@@ -1,4 +1,4 @@
-"""Records programs (scripts/named.py) and looks for the names and categories of their blocks.
+"""Records programs (scripts/explained/named.py) and looks for the names and categories of their blocks.
 
     named_cases.py quick|long [CASE...]
 
@@ -19,7 +19,7 @@ EIGHT = ["--world", "8", "--rank", "0"]
 
 def recorded(folder, *arguments, flags=()):
     """Records a program; its own peak must be what PyTorch counted."""
-    done = OnNullDevice(folder, PYTHON, HERE / "scripts" / "named.py", *arguments, flags=flags)
+    done = OnNullDevice(folder, PYTHON, HERE / "scripts" / "explained" / "named.py", *arguments, flags=flags)
     done.expect(0, "as PyTorch counted: equal")
     return done
 
@@ -51,7 +51,7 @@ def expect_place(places, category, *parts):
 
 def line_of(text):
     """Returns the number of the line of named.py that has this text."""
-    lines = (HERE / "scripts" / "named.py").read_text().split("\n")
+    lines = (HERE / "scripts" / "explained" / "named.py").read_text().split("\n")
     return next(i for i, line in enumerate(lines, 1) if text in line)
 
 

@@ -159,7 +159,7 @@ TEST_CASE("a run is read from any folder, whatever its paths were relative to", 
 TEST_CASE("an image file is handled like the images of a folder", "[infer]") {
   const TrainBench bench;
   REQUIRE(bench.train({"--steps", "2"}).exit_code == 0);
-  const std::string image = SHARDLENS_SOURCE_DIR "/docs/five_strategies.png";
+  const std::string image = SHARDLENS_SOURCE_DIR "/docs/images/five_strategies.png";
   const json one = infer_json(bench, {"--image", image});
   CHECK(one.at("image") == image);
   CHECK_FALSE(one.contains("label"));

@@ -1,4 +1,4 @@
-"""Calls the recorder in C++ for recording.py; profiler/recorder/python.h says what each
+"""Calls the recorder in C++ for recording.py; profiler/recorder/python/python.h says what each
 call does."""
 
 import ctypes

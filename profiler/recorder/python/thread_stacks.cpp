@@ -1,4 +1,4 @@
-#include "profiler/recorder/thread_stacks.h"
+#include "profiler/recorder/python/thread_stacks.h"
 
 #include <fmt/format.h>
 

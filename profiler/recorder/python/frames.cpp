@@ -1,4 +1,4 @@
-#include "profiler/recorder/python_frames.h"
+#include "profiler/recorder/python/frames.h"
 
 #include <dlfcn.h>
 

@@ -1,4 +1,4 @@
-#include "profiler/recorder/autograd_places.h"
+#include "profiler/recorder/python/autograd_places.h"
 
 #include <ATen/SequenceNumber.h>
 #include <ATen/record_function.h>

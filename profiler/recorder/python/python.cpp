@@ -1,4 +1,4 @@
-#include "profiler/recorder/python.h"
+#include "profiler/recorder/python/python.h"
 
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <cuda_runtime_api.h>
@@ -19,11 +19,11 @@
 #include <string>
 #include <string_view>
 
-#include "profiler/recorder/autograd_places.h"
-#include "profiler/recorder/compiled_code.h"
-#include "profiler/recorder/python_frames.h"
+#include "profiler/recorder/python/autograd_places.h"
+#include "profiler/recorder/python/compiled_code.h"
+#include "profiler/recorder/python/frames.h"
 #include "profiler/recorder/recorder.h"
-#include "profiler/recorder/thread_stacks.h"
+#include "profiler/recorder/python/thread_stacks.h"
 #include "profiler/recorder/versions.h"
 #include "profiler/recorder/workspaces.h"
 #include "profiler/recording/python_rules.h"

@@ -6,8 +6,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "profiler/recorder/compiled_code.h"
-#include "profiler/recorder/python_frames.h"
+#include "profiler/recorder/python/compiled_code.h"
+#include "profiler/recorder/python/frames.h"
 #include "profiler/recorder/recorder.h"
 #include "profiler/recording/python_rules.h"
 

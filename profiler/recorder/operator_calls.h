@@ -1,0 +1,48 @@
+// Follows the operators that a thread runs: which ones, what the outermost one has allocated, and
+// what it copies. Only the recorder uses it, while a recording is active.
+#pragma once
+
+#include <ATen/record_function.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace shardlens::profiler {
+
+/// The outermost operator call that the thread is in, with its blocks. In a backward that is not
+/// observed (see UnobservedBackward), everything that autograd does for one node is one call.
+struct OperatorCall {
+  size_t depth = 0;                // of observed calls
+  size_t operators = 0;            // of these, the operators; the others are marks of a profiler
+  std::vector<std::string> names;  // of these, the outermost first; longer than `depth`
+  const void* node = nullptr;
+  uint64_t node_number = 0;  // another node may later be at the same address
+  uint64_t copied = 0;       // address of the storage that is copied now; 0: none
+  bool is_of_host = false;   // that is on the host
+  size_t copied_at = 0;      // depth of the call that copies it
+  std::vector<uint64_t> allocated;
+};
+
+/// Returns the thread's call, which may have no operator.
+OperatorCall& thread_operator();
+
+/// Returns the thread's call, or null outside of any call.
+OperatorCall* current_call();
+
+/// True if the current call has allocated the block, which it then forgets.
+bool forget_own(uint64_t address);
+
+/// The callbacks of LibTorch's RecordFunction.
+std::unique_ptr<at::ObserverContext> begin_operator(const at::RecordFunction& function);
+void end_operator(const at::RecordFunction& function, at::ObserverContext* context);
+
+/// Says what is called when an outermost operator call has ended (RecorderOptions::operator_ended);
+/// with null nothing is, and what operators copy is not seen.
+void set_operator_ended(void (*ended)());
+
+/// True if what operators copy is seen.
+bool sees_inputs();
+
+}  // namespace shardlens::profiler
