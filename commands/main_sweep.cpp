@@ -16,7 +16,8 @@ using namespace shardlens;
 using namespace shardlens::profiler;
 
 bool is_known(const SweptRun& run) {
-  return run.result.outcome == VariantOutcome::measured || run.result.outcome == VariantOutcome::out_of_memory;
+  return run.result.outcome == VariantOutcome::measured ||
+         run.result.outcome == VariantOutcome::out_of_memory;
 }
 
 int run(const SweepOptions& options) {

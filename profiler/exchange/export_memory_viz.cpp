@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <unordered_map>
@@ -109,7 +110,7 @@ class SnapshotExport {
           mapped ? event.value % page_bytes(Pool::large) != 0 : event.value <= kSmallSegmentBytes;
       segments_.add(event.address, {.end = end,
                                     .stream = event.stream,
-                                    .private_pool = event.action,
+                                    .private_pool = pool_of_action(event.action),
                                     .expandable = mapped,
                                     .small = small});
       begin_entry(mapped ? "segment_map" : "segment_alloc", "addr", event.address, event);
@@ -117,9 +118,10 @@ class SnapshotExport {
       segments_.remove(event.address, end);
       begin_entry(mapped ? "segment_unmap" : "segment_free", "addr", event.address, event);
     }
-    write_pool("pool_id", event.kind == EventKind::alloc ? event.action : kNoPrivatePool);
+    write_pool("pool_id",
+               event.kind == EventKind::alloc ? pool_of_action(event.action) : kNoPrivatePool);
     Event segment = event;
-    segment.action = -1;  // its private pool
+    segment.action = std::max(segment.action, -1);  // below: its private pool
     end_entry(segment, "unknown", event.label);
   }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
@@ -35,8 +36,7 @@ std::string name_of_action(const std::string& line) {
 void Place::take(const Event& event) {
   if (event.kind == EventKind::phase) phase = static_cast<Phase>(event.value);
   if (event.kind == EventKind::step) step = event.value;
-  const bool has_none = event.kind == EventKind::action_end || event.space == Space::segment;
-  action = has_none ? -1 : event.action;
+  action = event.kind == EventKind::action_end ? -1 : std::max(event.action, -1);
 }
 
 PlaceNames::Names::Names(const std::string& schedule) : actions(schedule) {

@@ -71,7 +71,7 @@ class SnapshotWriter {
   void write_range(uint64_t begin, int64_t bytes, const SegmentRange& range) {
     push({.address = begin,
           .value = bytes,
-          .action = range.private_pool,
+          .action = action_of_pool(range.private_pool),
           .label = range.expandable ? mapped_label_ : 0,
           .stream = stream_of(range.stream),
           .kind = EventKind::alloc,
@@ -203,7 +203,7 @@ class SnapshotWriter {
     Event event = event_of(entry, is_return(entry.action) ? EventKind::free : EventKind::alloc);
     event.space = Space::segment;
     event.category = Category::other;
-    if (event.kind == EventKind::alloc) event.action = entry.private_pool;
+    if (event.kind == EventKind::alloc) event.action = action_of_pool(entry.private_pool);
     event.label = is_mapping(entry.action) ? mapped_label_ : 0;
     push(event);
   }

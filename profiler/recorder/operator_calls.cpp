@@ -11,10 +11,10 @@ namespace shardlens::profiler {
 
 namespace {
 
-thread_local OperatorCall operator_call;
+thread_local ThreadOperators operator_call;
 
 /// Notes the storage that an operator copies: that of the argument of a cast or a clone.
-void note_copied(const at::RecordFunction& function, OperatorCall& call) {
+void note_copied(const at::RecordFunction& function, ThreadOperators& call) {
   const std::string_view name = call.names[call.depth];
   if (name != "aten::_to_copy" && name != "aten::clone") return;
   if (!function.isActive() || function.inputs().empty()) return;
@@ -45,29 +45,42 @@ bool is_of_python(const torch::autograd::Node& node) {
   return std::string_view(typeid(node).name()).ends_with("PyNodeE");
 }
 
+/// Blocks that a node allocates stay known until the next node, also between its operators.
+void begin_node(const torch::autograd::Node& node, ThreadOperators& call) {
+  if (&node == call.node && node.sequence_nr() == call.node_number) return;
+  call.allocated.clear();
+  call.node = &node;
+  call.node_number = node.sequence_nr();
+}
+
+void begin_outermost(ThreadOperators& call) {
+  const auto node = torch::autograd::get_current_node();
+  if (node != nullptr && !is_of_python(*node)) return begin_node(*node, call);
+  call.allocated.clear();
+  call.node = nullptr;
+}
+
 }  // namespace
 
-OperatorCall& thread_operator() { return operator_call; }
+ThreadOperators& thread_operator() { return operator_call; }
 
 void set_operator_ended(void (*ended)()) { operator_ended = ended; }
 
 bool sees_inputs() { return operator_ended.load(std::memory_order_relaxed) != nullptr; }
 
 std::unique_ptr<at::ObserverContext> begin_operator(const at::RecordFunction& function) {
-  OperatorCall& call = operator_call;
+  ThreadOperators& call = operator_call;
   if (call.names.size() == call.depth) call.names.emplace_back();
   call.names[call.depth] = function.name();
   if (sees_inputs() && call.copied == 0) note_copied(function, call);
   ++call.depth;
-  if (!is_operator(function.name()) || call.operators++ > 0) return nullptr;
-  call.allocated.clear();
-  call.node = nullptr;
+  if (is_operator(function.name()) && call.operators++ == 0) begin_outermost(call);
   return nullptr;
 }
 
 void end_operator(const at::RecordFunction& function, at::ObserverContext*) {
   // An asynchronous call may end on a thread other than the one it began on.
-  OperatorCall& call = operator_call;
+  ThreadOperators& call = operator_call;
   if (call.depth == 0) return;
   --call.depth;
   if (call.operators > 0 && is_operator(function.name())) --call.operators;
@@ -75,21 +88,17 @@ void end_operator(const at::RecordFunction& function, at::ObserverContext*) {
   if (call.depth == 0) tell_operator_ended();
 }
 
-OperatorCall* current_call() {
-  OperatorCall& call = operator_call;
+ThreadOperators* current_call() {
+  ThreadOperators& call = operator_call;
   if (call.operators > 0) return &call;
   const auto node = torch::autograd::get_current_node();
   if (node == nullptr || is_of_python(*node)) return nullptr;
-  if (node.get() != call.node || node->sequence_nr() != call.node_number) {
-    call.allocated.clear();
-    call.node = node.get();
-    call.node_number = node->sequence_nr();
-  }
+  begin_node(*node, call);
   return &call;
 }
 
 bool forget_own(uint64_t address) {
-  OperatorCall* const call = current_call();
+  ThreadOperators* const call = current_call();
   if (call == nullptr) return false;
   const auto found = std::find(call->allocated.rbegin(), call->allocated.rend(), address);
   if (found == call->allocated.rend()) return false;

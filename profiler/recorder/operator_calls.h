@@ -13,7 +13,7 @@ namespace shardlens::profiler {
 
 /// The outermost operator call that the thread is in, with its blocks. In a backward that is not
 /// observed (see UnobservedBackward), everything that autograd does for one node is one call.
-struct OperatorCall {
+struct ThreadOperators {
   size_t depth = 0;                // of observed calls
   size_t operators = 0;            // of these, the operators; the others are marks of a profiler
   std::vector<std::string> names;  // of these, the outermost first; longer than `depth`
@@ -26,10 +26,10 @@ struct OperatorCall {
 };
 
 /// Returns the thread's call, which may have no operator.
-OperatorCall& thread_operator();
+ThreadOperators& thread_operator();
 
 /// Returns the thread's call, or null outside of any call.
-OperatorCall* current_call();
+ThreadOperators* current_call();
 
 /// True if the current call has allocated the block, which it then forgets.
 bool forget_own(uint64_t address);

@@ -160,7 +160,7 @@ class Recorder::Hooks {
 
   void record_allocation(const Block& block, int64_t time_ns) {
     const Purpose purpose = purpose_();
-    if (OperatorCall* const call = current_call()) call->allocated.push_back(block.address);
+    if (ThreadOperators* const call = current_call()) call->allocated.push_back(block.address);
     append({.address = block.address,
             .value = block.bytes,
             .action = purpose.action,
@@ -309,7 +309,7 @@ void Recorder::Hooks::record_trace(const TraceEntry& entry) {
           entry.action_ == TraceEntry::SEGMENT_MAP || entry.action_ == TraceEntry::SEGMENT_UNMAP;
       return append({.address = entry.addr_,
                      .value = bytes,
-                     .action = given ? number_of_pool(entry) : kNoPrivatePool,
+                     .action = action_of_pool(given ? number_of_pool(entry) : kNoPrivatePool),
                      .label = mapped ? mapped_label_ : 0,
                      .stream = stream,
                      .kind = given ? EventKind::alloc : EventKind::free,

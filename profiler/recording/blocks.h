@@ -35,6 +35,15 @@ enum class Pool : uint8_t { small, large };
 /// The number of a segment's private pool if it has none.
 constexpr int32_t kNoPrivatePool = -1;
 
+/// An event of a segment has its private pool in place of an action: -2 for pool 0, -3 for pool 1.
+/// An action of a schedule is at least 0, and -1 is neither.
+constexpr int32_t action_of_pool(int32_t private_pool) {
+  return private_pool == kNoPrivatePool ? -1 : -2 - private_pool;
+}
+constexpr int32_t pool_of_action(int32_t action) {
+  return action < -1 ? -2 - action : kNoPrivatePool;
+}
+
 /// Returns the bytes of the block that a request asks for: `bytes` rounded up to kBlockBytes, and
 /// at least kBlockBytes, even for a request of 0 bytes.
 constexpr int64_t rounded_request(int64_t bytes) {

@@ -51,8 +51,7 @@ void Analysis::take(const Event& event) {
 }
 
 Moment Analysis::moment_of(const Event& event) const {
-  // The action of a segment is its private pool.
-  const int32_t action = event.space == Space::segment ? -1 : event.action;
+  const int32_t action = std::max(event.action, -1);  // below: a segment's private pool
   return {.time_ns = event.time_ns, .step = step_, .action = action, .phase = phase_};
 }
 

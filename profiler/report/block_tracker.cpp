@@ -61,7 +61,7 @@ std::vector<Event> BlockTracker::snapshot(uint32_t mapped_label) const {
     for (int64_t done = 0; done < whole; done += part) {
       events.push_back({.address = address + static_cast<uint64_t>(done),
                         .value = std::min(part, whole - done),
-                        .action = segment.private_pool,
+                        .action = action_of_pool(segment.private_pool),
                         .label = segment.expandable ? mapped_label : 0,
                         .stream = segment.stream,
                         .space = Space::segment});
@@ -239,13 +239,13 @@ void BlockTracker::add_segment(const Event& event) {
       expandable ? event.value % page_bytes(Pool::large) != 0 : event.value <= kSmallSegmentBytes;
   const auto segment =
       segments_
-          .emplace(begin, Segment{.end = end,
-                                  .first = new_free_block(begin, end, expandable,
-                                                          event.action != kNoPrivatePool),
-                                  .private_pool = event.action,
-                                  .stream = event.stream,
-                                  .pool = is_small ? Pool::small : Pool::large,
-                                  .expandable = expandable})
+          .emplace(begin,
+                   Segment{.end = end,
+                           .first = new_free_block(begin, end, expandable, event.action < -1),
+                           .private_pool = pool_of_action(event.action),
+                           .stream = event.stream,
+                           .pool = is_small ? Pool::small : Pool::large,
+                           .expandable = expandable})
           .first;
   totals_.reserved += event.value;
   const auto right = segments_.find(end);

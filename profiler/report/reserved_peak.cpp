@@ -29,7 +29,7 @@ void ReservedPeak::after(const Event& event, bool is_new_peak, const Moment& mom
     has_segments_ = false;
     at_ = moment;
     request_ = {};
-    private_pool_ = event.action;
+    private_pool_ = pool_of_action(event.action);
   }
   // A program's first request takes one segment.
   const bool is_whole_segment = is_of_segment(event, EventKind::alloc) && event.label == 0;

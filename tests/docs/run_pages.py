@@ -41,7 +41,7 @@ AVAILABLE = {"pytorch": PYTHON, "data": DATA.exists()}
 
 
 def all_pages():
-    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def environment(folder):

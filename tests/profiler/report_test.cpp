@@ -411,7 +411,7 @@ TEST_CASE("the reserved peak is explained at its own moment") {
   const auto segment = [&](uint64_t mib, int64_t mibs, uint16_t stream, int32_t private_pool = -1) {
     put({.address = kStart + mib * kMiB,
          .value = mibs * kMiB,
-         .action = private_pool,
+         .action = action_of_pool(private_pool),
          .stream = stream,
          .space = Space::segment});
   };

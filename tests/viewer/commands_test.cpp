@@ -196,7 +196,7 @@ const std::map<std::string_view, Effect> kEffects = {
     {"rank.previous", {.wanted = [](auto& s) { s.rank = 2; }}},
     {"rank.peak",
      {.given = [](auto& s) { s.rank = 1; }, .wanted = [](auto& s) { s.rank.reset(); }}},
-    {"category.isolate", {.wanted = [](auto& s) { s.hidden_categories = 0xFFE; }}},
+    {"category.isolate", {.wanted = [](auto& s) { s.hidden_categories = 0x1FFE; }}},
     {"category.all",
      {.given = [](auto& s) { s.hidden_categories = 5; },
       .wanted = [](auto& s) { s.hidden_categories = 0; }}},

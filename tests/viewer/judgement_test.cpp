@@ -46,7 +46,9 @@ Profile profile_of_gpu() {
   Profile profile = tests::synthetic_profile({.steps = 3, .layers = 2, .evaluate_every = 0});
   profile.header.device = "cuda";
   profile.header.config = "{}";
-  profile.header.train = "schedule 1 strategy=fsdp world=8 shards=8\nunit 0 mlp0\n";
+  profile.header.train =
+      "schedule 2 strategy=fsdp world=8 shards=8 regather=0 microbatches=1 "
+      "reduce=fp32\nunit 0 mlp0\n";
   const auto count = [](profiler::Counter counter, int64_t value) {
     return Event{.address = static_cast<uint64_t>(counter),
                  .value = value,

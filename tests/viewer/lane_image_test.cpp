@@ -66,9 +66,10 @@ TEST_CASE("a stack's column is as high as its bytes, and so is every band in it"
 TEST_CASE("bands are in stacking order from the bottom") {
   Extent extent;
   extent.at_max.fill(10);
-  const Image image = stack_image({extent}, plain(120, 120));
+  constexpr int kHeight = 10 * kCategories;
+  const Image image = stack_image({extent}, plain(kHeight, kHeight));
   for (int i = 0; i < kCategories; ++i) {
-    const int row = 119 - 10 * i - 5;
+    const int row = kHeight - 1 - 10 * i - 5;
     CHECK(image.at(0, row) == packed(color_of(stacking_order()[static_cast<size_t>(i)])));
   }
 }

@@ -170,7 +170,7 @@ void LaneBuilder::take_segment(const Event& event) {
   if (event.kind == EventKind::free) return remove_segments(event);
   Event segment = event;
   segment.label = 0;    // it would only say that the segment is expandable
-  segment.action = -1;  // its private pool
+  segment.action = std::max(segment.action, -1);  // below: its private pool
   const uint32_t block = begin_block(segment, event.value);
   if (block == profiler::AddressMap::kNone) return;
   segments_[event.address] = block;

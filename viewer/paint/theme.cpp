@@ -103,7 +103,7 @@ Color color_of(Category category) {
     case Category::checkpoint_staging:
       return rgb(0x3F36A8);
     case Category::parameter_copy:
-      return rgb(0xA65628);
+      return rgb(0xBCF394);
     case Category::other:
       break;
   }

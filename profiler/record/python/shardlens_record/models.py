@@ -15,6 +15,7 @@ from .guards import guarded, replace
 _WRAPPERS = {"module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
 
 _names = {}  # by id of a parameter: a weak reference, and its name
+_gathered = {}  # by id: weak references to what FSDP2 gathers, which modules hold meanwhile
 _roots_found = []  # weak references to the modules that are in no other one
 
 
@@ -38,9 +39,15 @@ def _plain(name):
     return ".".join(part for part in name.split(".") if part not in _WRAPPERS)
 
 
+def _is_gathered(tensor):
+    reference = _gathered.get(id(tensor))
+    return reference is not None and reference() is tensor
+
+
 def _held(root):
-    """Returns the name and the tensor of each parameter and buffer."""
-    return [*root.named_parameters(), *root.named_buffers()]
+    """Returns the name and the tensor of each parameter and buffer that stays in its module."""
+    held = [*root.named_parameters(), *root.named_buffers()]
+    return [(name, tensor) for name, tensor in held if not _is_gathered(tensor)]
 
 
 def _without_wrappers(root):
@@ -219,6 +226,8 @@ def _tell_gathered(group):
         labels = [blocks.label(_plain(getattr(parameter, "_param_fqn", None) or ""))
                   for parameter in group.fsdp_params]
         group._shardlens_labels = labels
+        wholes = [getattr(parameter, "_unsharded_param", None) for parameter in group.fsdp_params]
+        _gathered.update({id(one): weakref.ref(one) for one in wholes if one is not None})
     for parameter, label in zip(group.fsdp_params, labels):
         for tensor in parameter.all_gather_outputs:
             storage = tensor.untyped_storage()
