@@ -335,11 +335,12 @@ struct Starter {
     fs::create_directories(profiles_of(options));
     forget(options, claim);
     fs::create_directory(accounts_in(options, claim));
+    const std::string messages = messages_in(options);  // has this process's name, not the child's
     const pid_t child = ::fork();
     if (child < 0) throw std::runtime_error("no process could be started for the command");
     if (child == 0) {
       if (!options.log.empty()) print_into(options.log);
-      set_environment(options, program, files, claim, messages_in(options));
+      set_environment(options, program, files, claim, messages);
       exec_recorded(options, signals.previous_mask());
     }
     return {.options = options, .claim = claim, .command = Command(child, options.timeout_s)};

@@ -117,6 +117,10 @@ def check_collectives_of_gpus(folder):
                    "all_gather of uneven",
                    "all_gather_into_tensor of a row: None ['torch.float32[1, 12]']",
                    "reduce_scatter_tensor of a row: None ['torch.float32[3]']", "equal")
+        # The objects that its absent ranks sent are gone with the run.
+        left = sorted(path.name for path in run.out.iterdir())
+        if left != ["profiles"]:
+            raise AssertionError(f"the run's folder has {left}")
 
 
 def check_optimizer_states(folder):
