@@ -53,7 +53,7 @@ Resumption begin_attempt(Job& job, const RunDirectory& directory, EventLog& even
                          VerificationTime verified) {
   job.attempt.fence = directory.begin_attempt();
   const int64_t generation = job.attempt.fence.generation();
-  // Of later attempts, this process itself has seen the end.
+  // This process has seen how the attempts before later ones ended.
   if (goes_on && job.attempt.restarts == 0) tell_silent_end(directory, events);
   if (!goes_on) {
     events.add({.generation = generation,

@@ -14,6 +14,11 @@ START_LIMIT_S = 60
 STEPS_BEFORE = 20
 
 
+def screen_of(text):
+    """Returns the lines that a program printed, without the folder of this pack."""
+    return text.replace(f"{machines.ROOT}/", "").splitlines()
+
+
 def start_training(machine, folder, *flags):
     endless = ["--steps", "1000000", "--epochs", "1000000", "--log-every", "5"]
     command = train_command(folder, "run", "cuda", "--anyway", *endless, *flags)
@@ -65,7 +70,7 @@ def out_of_memory(machine, folder):
     flags += ["--steps", "2", "--profile", "on", "--anyway"]
     command = train_command(folder, "run", "cuda", *flags)
     code, out, error = machines.run(command, env=machine.gpu_environment())
-    screen = (out + error).splitlines()
+    screen = screen_of(out + error)
     wanted = ("out of memory", "asked for", "free on the device", "parameters")
     missing = [word for word in wanted if not any(word in line for line in screen)]
     if code == 0 or missing:
@@ -98,7 +103,7 @@ def recorded_out_of_memory(machine, folder):
     return {
         "verdict": "passed",
         "exit_code": code,
-        "screen": (out + error).splitlines()[-40:],
+        "screen": screen_of(out + error)[-40:],
         "said": "exit code 3 and a verdict",
     }
 
@@ -142,7 +147,7 @@ def lost_rank(machine, folder):
     return {
         "verdict": "passed",
         "exit_code": process.returncode,
-        "screen": error.splitlines()[:20],
+        "screen": screen_of(error)[:20],
         "said": f"ended after {seconds:.1f} s with exit code {process.returncode}",
     }
 

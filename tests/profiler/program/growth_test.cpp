@@ -153,7 +153,7 @@ TEST_CASE("a report names what grows, who keeps it and when the GPU is full") {
   CHECK(growth_text(*report.growth) ==
         "grows by 32.00 MiB a step from step 2 on: train.py:9 forward, called by train.py:20 step; "
         "full after about 1,900 steps");
-  // What the last step has left is kept from the step before, and the blocks of all others longer.
+  // Kept blocks are up to nine steps old, and one step old is what each step replaces.
   REQUIRE(report.kept.size() == 2);
   CHECK(report.kept[0].given_bytes == 9 * 32 * kMiB);
   CHECK(report.kept[0].oldest_steps == 9);
