@@ -1,12 +1,7 @@
 #include <fmt/format.h>
 
-#include <cstdio>
-
-#include "base/process/installation.h"
 #include "base/process/program.h"
-#include "profiler/record/python_program.h"
 #include "profiler/record/record_verdict.h"
-#include "profiler/record/recorder_files.h"
 #include "profiler/record/search/advise.h"
 
 namespace {
@@ -21,11 +16,7 @@ int exit_code_of(const Findings& advice) {
 }
 
 int run(const AdviseOptions& options) {
-  const PythonProgram program = find_python(options.record.command);
-  const RecordFiles files =
-      recorder_for(program, support_folder("record"), CudaProvider::null_device);
-  if (files.doubt) fmt::print(stderr, "shardlens advise: {}\n", *files.doubt);
-  VariantRunner runner("advise", program, files);
+  VariantRunner runner("advise", options.record);
   const Findings advice = advise(options, runner);
   print_output(options.prints_json ? findings_json(options, advice)
                                    : findings_text(options, advice));

@@ -9,6 +9,7 @@
 
 #include "base/process/installation.h"
 #include "base/process/program.h"
+#include "models/torch_rules.h"
 #include "planner/simulate/allocator/replay.h"
 #include "planner/simulate/allocator/settings.h"
 #include "profiler/file/reader.h"
@@ -21,6 +22,7 @@
 #include "profiler/record/record_verdict.h"
 #include "profiler/record/recorded_run.h"
 #include "profiler/record/recorder_files.h"
+#include "profiler/recording/events.h"
 #include "profiler/report/report.h"
 
 namespace {
@@ -45,13 +47,17 @@ std::vector<Event> requests_of(const Profile& profile) {
 /// Replays a recording without a limit, if the replay with the limit is as recorded: a program that
 /// empties the cache itself, or that has pools of its own, is not.
 std::optional<int64_t> unlimited_peak_of(const RetriedRun& run) {
-  const planner::Replay replay(requests_of(read_profile(run.path)));
-  const planner::AllocatorSettings limited{.capacity_bytes = run.limit_bytes};
+  const Profile profile = read_profile(run.path);
+  const auto& rules = models::nearest_torch_rules(pytorch_version(profile.header));
+  const planner::AllocatorSettings unlimited = planner::with_rules({}, rules);
+  planner::AllocatorSettings limited = unlimited;
+  limited.capacity_bytes = run.limit_bytes;
+  const planner::Replay replay(requests_of(profile));
   const planner::ReplayResult again = replay.run(limited);
   const bool is_alike = !again.failed_event && again.retries == run.retries &&
                         again.peak_reserved_bytes == run.reserved_peak_bytes;
   if (!is_alike) return std::nullopt;
-  return replay.run({}).peak_reserved_bytes;
+  return replay.run(unlimited).peak_reserved_bytes;
 }
 
 std::vector<RecordVerdict> verdicts_of(const std::vector<JudgedRank>& ranks) {

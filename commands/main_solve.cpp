@@ -1,12 +1,7 @@
 #include <fmt/format.h>
 
-#include <cstdio>
-
-#include "base/process/installation.h"
 #include "base/process/program.h"
-#include "profiler/record/python_program.h"
 #include "profiler/record/record_verdict.h"
-#include "profiler/record/recorder_files.h"
 #include "profiler/record/search/solve.h"
 
 namespace {
@@ -21,11 +16,7 @@ int exit_code_of(const Solution& solution) {
 }
 
 int run(const SolveOptions& options) {
-  const PythonProgram program = find_python(options.record.command);
-  const RecordFiles files =
-      recorder_for(program, support_folder("record"), CudaProvider::null_device);
-  if (files.doubt) fmt::print(stderr, "shardlens solve: {}\n", *files.doubt);
-  VariantRunner runner("solve", program, files);
+  VariantRunner runner("solve", options.record);
   const Solution solution = solve(options, runner);
   print_output(options.prints_json ? solution_json(options, solution)
                                    : solution_text(options, solution));

@@ -1,13 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 
-#include "base/process/installation.h"
 #include "base/process/program.h"
-#include "profiler/record/python_program.h"
 #include "profiler/record/record_verdict.h"
-#include "profiler/record/recorder_files.h"
 #include "profiler/record/search/solve.h"
 
 namespace {
@@ -21,11 +17,7 @@ bool is_known(const SweptRun& run) {
 }
 
 int run(const SweepOptions& options) {
-  const PythonProgram program = find_python(options.record.command);
-  const RecordFiles files =
-      recorder_for(program, support_folder("record"), CudaProvider::null_device);
-  if (files.doubt) fmt::print(stderr, "shardlens sweep: {}\n", *files.doubt);
-  VariantRunner runner("sweep", program, files);
+  VariantRunner runner("sweep", options.record);
   const std::vector<SweptRun> runs = sweep(options, runner);
   print_output(options.prints_json ? sweep_json(options, runs) : sweep_text(options, runs));
   const bool is_whole = !runner.was_interrupted() && std::ranges::all_of(runs, is_known);

@@ -40,8 +40,9 @@ Accounts read_accounts(const std::filesystem::path& folder);
 
 /// Says how the command ended.
 struct CommandEnd {
-  int exit_code = 0;     // 128 and more: the signal that ended it
-  std::string how = {};  // if something ended it: "the command was ended by Killed"
+  int exit_code = 0;             // 128 and more: the signal that ended it
+  std::string how = {};          // if something ended it: "the command was ended by Killed"
+  bool was_interrupted = false;  // by a signal to us, which we passed on
 
   /// True if a signal ended it. A shell reports this as 128 plus the signal's number.
   bool is_by_signal() const { return !how.empty() || (exit_code > 128 && exit_code <= 192); }

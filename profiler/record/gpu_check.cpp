@@ -6,7 +6,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -21,6 +20,7 @@
 #include "profiler/record/python_program.h"
 #include "profiler/record/recorded_run.h"
 #include "profiler/record/recorder_files.h"
+#include "profiler/record/search/split_flags.h"
 
 namespace shardlens::profiler {
 
@@ -148,17 +148,19 @@ CheckOutcome outcome_of(const CheckedProgram& checked) {
 class Checker {
  public:
   Checker(const GpuCheckOptions& options, const fs::path& folder)
-      : options_(options), folder_(folder), python_(find_python(first_command())) {
+      : options_(options),
+        folder_(folder),
+        programs_(programs_of(options)),
+        python_(find_python(programs_.front().command)) {
     const fs::path record = support_folder("record");
     attached_ = recorder_for(python_, record, CudaProvider::gpu);
     null_ = recorder_for(python_, record, CudaProvider::null_device);
   }
 
   GpuCheck check() {
-    const std::vector<Program> programs = programs_of(options_);
     check_.gpu.torch_version = python_.torch_version;
     check_.gpu.driver_version = driver_version();
-    for (const Program& program : programs) {
+    for (const Program& program : programs_) {
       check_.programs.push_back({.name = program.name});
       if (goes_on()) check_one(program, check_.programs.back());
       const bool has_failed = check_.programs.back().outcome == CheckOutcome::failed;
@@ -168,7 +170,6 @@ class Checker {
   }
 
  private:
-  Words first_command() const { return programs_of(options_).front().command; }
   double left_s() const { return options_.limit_s - passed_s(start_); }
 
   bool goes_on() {
@@ -181,7 +182,7 @@ class Checker {
 
   void say(const Program& program, std::string_view where) const {
     const size_t number = check_.programs.size();
-    const size_t count = programs_of(options_).size();
+    const size_t count = programs_.size();
     const double mean_s = number > 1 ? passed_s(start_) / static_cast<double>(number - 1) : 0;
     const auto left = static_cast<double>(count - number + 1);
     const std::string time = mean_s > 0 ? fmt::format(", about {:.0f} s left", mean_s * left) : "";
@@ -264,8 +265,7 @@ class Checker {
 
   void fail(const RecordedRun& run, const std::string& why, CheckedProgram& checked) {
     const bool is_late = left_s() <= 0;
-    check_.was_interrupted = !is_late && !run.end.how.empty() && run.end.exit_code > 128 &&
-                             run.end.how.starts_with("the command got");
+    check_.was_interrupted = !is_late && run.end.was_interrupted;
     checked.reason = why;
     if (is_late) checked.reason = fmt::format("--limit {:g} s was over", options_.limit_s);
     if (check_.was_interrupted) checked.reason = "interrupted";
@@ -274,6 +274,7 @@ class Checker {
 
   const GpuCheckOptions& options_;
   const fs::path folder_;
+  const std::vector<Program> programs_;
   const PythonProgram python_;
   RecordFiles attached_, null_;
   const Clock::time_point start_ = Clock::now();
@@ -284,9 +285,6 @@ class Checker {
 
 GpuCheckOptions parse_gpu_check_options(const Words& arguments) {
   GpuCheckOptions options;
-  const auto dashes = std::ranges::find(arguments, "--");
-  Words flags(arguments.begin(), dashes);
-  if (dashes != arguments.end()) options.command.assign(dashes + 1, arguments.end());
   CLI::App app;
   app.set_help_flag();
   app.add_flag("--help,-h", options.help);
@@ -294,14 +292,14 @@ GpuCheckOptions parse_gpu_check_options(const Words& arguments) {
   app.add_option("--out", options.out);
   app.add_option("--keep", options.keep);
   app.add_option("--limit", options.limit_s)->check(CLI::PositiveNumber);
-  try {
-    std::ranges::reverse(flags);  // CLI11 takes the last argument first
-    app.parse(flags);
-  } catch (const CLI::ParseError& error) {
-    throw std::invalid_argument(
-        fmt::format("{}; a program of yours comes after --, see --help", error.what()));
+  const Words others = parse_own_flags(app, arguments);
+  if (options.help || others.empty()) return options;
+  if (others.front() != "--") {
+    throw std::invalid_argument(fmt::format(
+        "{}: no such flag; a program of yours comes after --, see --help", others.front()));
   }
-  if (dashes != arguments.end() && options.command.empty()) {
+  options.command.assign(others.begin() + 1, others.end());
+  if (options.command.empty()) {
     throw std::invalid_argument("no command after --; give one, or leave -- out");
   }
   return options;

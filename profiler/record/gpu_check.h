@@ -89,8 +89,7 @@ struct GpuCheck {
 };
 
 /// Runs the programs, each in a new process, first on the GPU. Progress goes to stderr. Throws
-/// std::invalid_argument if there is no Python with PyTorch, std::runtime_error if the first
-/// program used no GPU.
+/// std::invalid_argument if there is no Python with PyTorch, or if the first program used no GPU.
 GpuCheck check_gpu(const GpuCheckOptions& options);
 
 std::string gpu_check_text(const GpuCheck& check);

@@ -12,20 +12,12 @@ namespace shardlens::profiler {
 
 namespace {
 
-std::string with_commas(int64_t number) {
-  std::string text = std::to_string(number);
-  for (auto at = static_cast<ptrdiff_t>(text.size()) - 3; at > 0; at -= 3) {
-    text.insert(static_cast<size_t>(at), ",");
-  }
-  return text;
-}
-
 std::string difference_text(const AllocatorComparison& events) {
   const std::string one = events.one.empty() ? "nothing more" : events.one.front();
   const std::string other = events.other.empty() ? "nothing more" : events.other.front();
   return fmt::format("event {} of {}: {} on the GPU, {} on the simulated one",
-                     with_commas(events.equal_events + 1), with_commas(events.one_events), one,
-                     other);
+                     fmt::group_digits(events.equal_events + 1),
+                     fmt::group_digits(events.one_events), one, other);
 }
 
 std::string peaks_text(const CheckedRecording& recording) {
@@ -35,8 +27,8 @@ std::string peaks_text(const CheckedRecording& recording) {
 
 std::string same_text(const CheckedProgram& program) {
   const CheckedRecording& gpu = *program.on_gpu;
-  std::string text =
-      fmt::format("{} events; peak {}", with_commas(program.events.one_events), peaks_text(gpu));
+  std::string text = fmt::format("{} events; peak {}", fmt::group_digits(program.events.one_events),
+                                 peaks_text(gpu));
   if (gpu.retries + gpu.failures > 0) {
     text += fmt::format("; {} retries, {} failures", gpu.retries, gpu.failures);
   }
@@ -68,9 +60,8 @@ std::string verdict_line(const GpuCheck& check) {
   }
   std::string text = fmt::format("not the same: of {} programs", programs);
   const char* separator = " ";
-  for (const CheckOutcome outcome :
-       {CheckOutcome::same, CheckOutcome::same_requests, CheckOutcome::differs,
-        CheckOutcome::failed, CheckOutcome::not_compared, CheckOutcome::not_reached}) {
+  for (size_t i = 0; i < kWords<CheckOutcome>.size(); ++i) {
+    const auto outcome = static_cast<CheckOutcome>(i);
     if (count(check, outcome) == 0) continue;
     text += fmt::format("{}{} {}", separator, count(check, outcome), to_string(outcome));
     separator = ", ";

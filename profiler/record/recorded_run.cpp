@@ -208,6 +208,7 @@ class Command {
     if (has_ended_) return;
     if (signal.si_code == SI_USER) ::kill(child_, signal.si_signo);
     end_.how = fmt::format("the command got {}", ::strsignal(signal.si_signo));
+    end_.was_interrupted = true;
     got_signal_ = signal.si_signo;
   }
 

@@ -8,6 +8,15 @@
 
 namespace shardlens::profiler {
 
+std::string pytorch_version(const Header& header) {
+  constexpr std::string_view kName = "PyTorch ";
+  const size_t name = header.libraries.find(kName);
+  if (name == std::string::npos) return {};
+  const size_t begin = name + kName.size();
+  const size_t end = header.libraries.find_first_not_of("0123456789.", begin);
+  return header.libraries.substr(begin, end - begin);
+}
+
 bool is_memory(const Event& event) {
   return event.kind == EventKind::alloc || event.kind == EventKind::free;
 }

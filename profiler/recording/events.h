@@ -13,6 +13,9 @@ namespace shardlens::profiler {
 /// No event is this large; one that claims to be is damaged.
 constexpr int64_t kMostEventBytes = int64_t{1} << 48;
 
+/// Returns "2.15.0" of "PyTorch 2.15.0+cu130" among the versions; "" for a program without PyTorch.
+std::string pytorch_version(const Header& header);
+
 /// True for an allocation or a free.
 bool is_memory(const Event& event);
 

@@ -15,6 +15,7 @@ namespace shardlens::profiler {
 bool is_kept_by_design(Category category) {
   switch (category) {
     case Category::parameter_shard:
+    case Category::parameter_copy:
     case Category::unsharded_parameter:
     case Category::gradient_shard:
     case Category::gradient:

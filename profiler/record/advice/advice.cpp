@@ -56,8 +56,10 @@ int64_t if_largest(const Evidence& e, Category category) {
   return e.largest_category() == category ? e.bytes_of(category) : 0;
 }
 
-const KeptMemory* of_last_step(const Evidence& e) {
-  const auto found = std::ranges::find_if(e.kept, &KeptMemory::is_of_last_step);
+/// Returns what each step replaces: memory that only the step before has made.
+const KeptPlace* of_last_step(const Evidence& e) {
+  const auto found =
+      std::ranges::find_if(e.kept, [](const KeptPlace& place) { return place.oldest_steps == 1; });
   return found == e.kept.end() ? nullptr : &*found;
 }
 
@@ -177,14 +179,14 @@ constexpr auto kRules = std::to_array<Rule>({
      }},
     {"kept_from_last_step", true,
      [](const Evidence& e) {
-       return of_last_step(e) == nullptr ? 0 : if_much(e, of_last_step(e)->bytes);
+       return of_last_step(e) == nullptr ? 0 : if_much(e, of_last_step(e)->given_bytes);
      },
      [](const Evidence& e) { return grows(e); },
      [](const Evidence& e, const std::string& bytes) {
        return fmt::format(
            "{} made{} in the step before are alive still: del the variable that holds them before "
            "the next step",
-           bytes, at(of_last_step(e)->line));
+           bytes, at(of_last_step(e)->label));
      }},
     {"deferred_reduction", true,
      [](const Evidence& e) { return if_much(e, e.bytes_of(Category::gradient)); },

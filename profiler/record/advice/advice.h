@@ -12,17 +12,11 @@
 #include "profiler/program/growth.h"
 #include "profiler/record/advice/program_uses.h"
 #include "profiler/record/record_verdict.h"
+#include "profiler/report/kept_places.h"
 #include "profiler/report/place_totals.h"
 #include "profiler/report/report.h"
 
 namespace shardlens::profiler {
-
-/// Memory that earlier steps made and that is alive still, made at one line.
-struct KeptMemory {
-  std::string line;
-  int64_t bytes = 0;             // of earlier steps
-  bool is_of_last_step = false;  // only: it is replaced in each step
-};
 
 /// Free memory that PyTorch had reserved at the moment that decides, by why it cannot be used.
 struct UnusedMemory {
@@ -47,7 +41,7 @@ struct AdviceEvidence {
   int64_t reserved_bytes = 0;
   int64_t asked_bytes = 0;  // that could not be allocated; 0: nothing failed
   std::optional<PinnedUse> pinned;
-  std::vector<KeptMemory> kept = {};  // the most first
+  std::vector<KeptPlace> kept = {};  // from earlier steps, the most first
 
   std::optional<Growth> growth = {};        // empty: none was found
   std::optional<UnusedMemory> unused = {};  // empty: no segment was recorded

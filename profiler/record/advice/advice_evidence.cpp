@@ -1,46 +1,12 @@
 #include <algorithm>
-#include <map>
 #include <numeric>
-#include <string_view>
 
 #include "profiler/record/advice/advice.h"
+#include "profiler/recording/events.h"
 
 namespace shardlens::profiler {
 
 namespace {
-
-/// True if what a step makes of this should not be alive in the next one.
-bool is_of_a_step(Category category) {
-  return category == Category::activation || category == Category::other ||
-         category == Category::input || category == Category::workspace;
-}
-
-std::vector<KeptMemory> kept_memory(const std::vector<NamedAllocation>& tensors, int64_t step_now) {
-  std::map<std::string, std::map<int64_t, int64_t>, std::less<>> ages_of;  // bytes by age, by line
-  for (const NamedAllocation& one : tensors) {
-    const bool is_of_training = one.age_steps <= step_now;
-    if (!is_of_a_step(one.category) || !is_of_training || one.age_steps == 0) continue;
-    ages_of[one.label][one.age_steps] += one.given_bytes;
-  }
-  std::vector<KeptMemory> kept;
-  for (const auto& [line, ages] : ages_of) {
-    KeptMemory memory{.line = line};
-    for (const auto& [age, bytes] : ages) memory.bytes += bytes;
-    memory.is_of_last_step = ages.size() == 1 && ages.begin()->first == 1;
-    kept.push_back(memory);
-  }
-  std::ranges::stable_sort(kept, std::greater(), &KeptMemory::bytes);
-  return kept;
-}
-
-/// Returns "2.15.0" of "PyTorch 2.15.0+cu130", the first line of a recording's versions.
-std::string pytorch_version(const std::string& libraries) {
-  constexpr std::string_view kName = "PyTorch ";
-  const size_t name = libraries.find(kName);
-  if (name == std::string::npos) return {};
-  const size_t begin = name + kName.size();
-  return libraries.substr(begin, libraries.find_first_not_of("0123456789.", begin) - begin);
-}
 
 UnusedMemory unused_of(const ReservedParts& parts) {
   return {.private_pools = parts.private_pools.bytes,
@@ -62,7 +28,7 @@ AdviceEvidence evidence_of(const RankReport& report, const RecordVerdict& verdic
                            const ProgramUses& uses) {
   AdviceEvidence evidence{
       .uses = uses,
-      .pytorch = pytorch_version(report.header.libraries),
+      .pytorch = pytorch_version(report.header),
       .world_size = report.header.world_size,
       .is_short = verdict.is_nearly_full || verdict.exit_code == kDoesNotFit ||
                   verdict.exit_code == kFitsWithRetries,
@@ -74,7 +40,7 @@ AdviceEvidence evidence_of(const RankReport& report, const RecordVerdict& verdic
     evidence.is_before_steps = at.phase == Phase::starting;
     evidence.given = given;
     evidence.rows = place_totals(tensors);
-    evidence.kept = kept_memory(tensors, at.step);
+    evidence.kept = kept_places(tensors);
   };
   if (verdict.is_out_of_memory && !report.out_of_memory.empty()) {
     const OutOfMemory& last = report.out_of_memory.back();

@@ -53,15 +53,7 @@ AdviseOptions parse_advise_options(const std::vector<std::string>& arguments) {
   app.add_option("--most", options.most_levers)->check(CLI::PositiveNumber);
   const std::vector<std::string> others = parse_own_flags(app, arguments);
   if (options.help) return options;
-  options.record = parse_record_options(others);
-  if (options.record.is_attached()) {
-    throw std::invalid_argument(
-        "--device: advise runs the program many times, on a simulated GPU; name one, such as "
-        "--device null:h100");
-  }
-  if (options.record.ranks) {
-    throw std::invalid_argument("--ranks: advise runs one rank; give --rank");
-  }
+  options.record = parse_simulated("advise", others);
   options.fit_bytes = parse_fit(fit, options.record.device);
   options.wanted = parse_wanted(wanted);
   return options;

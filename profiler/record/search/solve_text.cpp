@@ -17,18 +17,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-void expect_simulated(const RecordOptions& options, const char* command) {
-  if (options.is_attached()) {
-    throw std::invalid_argument(fmt::format(
-        "--device: {} runs the program many times, on a simulated GPU; name one, such as "
-        "--device null:h100",
-        command));
-  }
-  if (options.ranks) {
-    throw std::invalid_argument(fmt::format("--ranks: {} runs one rank; give --rank", command));
-  }
-}
-
 std::string run_row(const std::string& values, const VariantResult& result) {
   constexpr std::array kWords = {"fits", "does not fit", "failed", "nothing recorded"};
   const char* const word = kWords[static_cast<size_t>(result.outcome)];
@@ -108,8 +96,7 @@ SolveOptions parse_solve_options(const std::vector<std::string>& arguments) {
   app.add_option("--most", options.most)->check(CLI::PositiveNumber);
   const std::vector<std::string> others = parse_own_flags(app, arguments);
   if (options.help) return options;
-  options.record = parse_record_options(others);
-  expect_simulated(options.record, "solve");
+  options.record = parse_simulated("solve", others);
   const std::vector<std::string> names = placeholders_in(options.record.command);
   if (names.size() != 1) {
     throw std::invalid_argument(fmt::format(
@@ -135,8 +122,7 @@ SweepOptions parse_sweep_options(const std::vector<std::string>& arguments) {
   app.add_option("--values", values)->allow_extra_args(false);
   const std::vector<std::string> others = parse_own_flags(app, arguments);
   if (options.help) return options;
-  options.record = parse_record_options(others);
-  expect_simulated(options.record, "sweep");
+  options.record = parse_simulated("sweep", others);
   for (const std::string& one : values) options.values.push_back(parse_values(one));
   std::vector<std::string> given, wanted = placeholders_in(options.record.command);
   for (const auto& one : options.values) given.push_back(one.first);

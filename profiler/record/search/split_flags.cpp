@@ -23,4 +23,18 @@ std::vector<std::string> parse_own_flags(CLI::App& app, const std::vector<std::s
   return others;
 }
 
+RecordOptions parse_simulated(const char* command, const std::vector<std::string>& flags) {
+  RecordOptions options = parse_record_options(flags);
+  if (options.is_attached()) {
+    throw std::invalid_argument(fmt::format(
+        "--device: {} runs the program many times, on a simulated GPU; name one, such as "
+        "--device null:h100",
+        command));
+  }
+  if (options.ranks) {
+    throw std::invalid_argument(fmt::format("--ranks: {} runs one rank; give --rank", command));
+  }
+  return options;
+}
+
 }  // namespace shardlens::profiler

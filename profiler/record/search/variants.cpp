@@ -8,7 +8,9 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
+#include <utility>
 
+#include "base/process/installation.h"
 #include "base/units.h"
 #include "profiler/record/judged_rank.h"
 
@@ -80,6 +82,13 @@ std::string result_text(const VariantResult& result) {
   if (result.outcome != VariantOutcome::measured) return result.why;
   return fmt::format("{} allocated, {} reserved", bytes_text(result.allocated_bytes),
                      bytes_text(result.reserved_bytes));
+}
+
+VariantRunner::VariantRunner(std::string command, const RecordOptions& options)
+    : command_(std::move(command)),
+      program_(find_python(options.command)),
+      files_(recorder_for(program_, support_folder("record"), CudaProvider::null_device)) {
+  if (files_.doubt) fmt::print(stderr, "shardlens {}: {}\n", command_, *files_.doubt);
 }
 
 void VariantRunner::say_progress(const std::string& name, const VariantResult& result,

@@ -49,9 +49,9 @@ std::string result_text(const VariantResult& result);
 /// much memory a process takes. Progress goes to stderr.
 class VariantRunner {
  public:
-  /// `command` names the command of ours in lines on stderr. The arguments must outlive it.
-  VariantRunner(std::string command, const PythonProgram& program, const RecordFiles& files)
-      : command_(std::move(command)), program_(program), files_(files) {}
+  /// Finds the program's Python and the recorder for it. `command` names the command of ours in
+  /// lines on stderr. Throws as find_python() and recorder_for() do.
+  VariantRunner(std::string command, const RecordOptions& options);
 
   /// Returns the results in the order of `all`, without those that an interrupt left out. `names`
   /// names them in lines on stderr.
@@ -65,8 +65,8 @@ class VariantRunner {
   void say_progress(const std::string& name, const VariantResult& result, double seconds);
 
   std::string command_;
-  const PythonProgram& program_;
-  const RecordFiles& files_;
+  PythonProgram program_;
+  RecordFiles files_;
   int jobs_ = 1;
   size_t runs_ = 0;
   size_t expected_ = 0;

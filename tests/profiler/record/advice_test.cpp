@@ -58,8 +58,10 @@ class Situation {
     return *this;
   }
   Situation& keeps(int64_t gib, bool only_last) {
-    evidence_.kept.push_back(
-        {.line = "train.py:9 forward", .bytes = gib * kGiB, .is_of_last_step = only_last});
+    evidence_.kept.push_back({.label = "train.py:9 forward",
+                              .given_bytes = gib * kGiB,
+                              .youngest_steps = 1,
+                              .oldest_steps = only_last ? 1 : 2});
     return *this;
   }
 
@@ -193,7 +195,7 @@ std::vector<Situation> activation_situations() {
                    .places = {{.label = "train.py:9 forward", .caller = "train.py:20 step"}}};
       }),
       active({"a little of the step before", {"recompute"}}).with([](AdviceEvidence& e) {
-        e.kept = {{.line = "train.py:9", .bytes = 1 << 20, .is_of_last_step = true}};
+        e.kept = {{.label = "train.py:9", .given_bytes = 1 << 20, .oldest_steps = 1}};
       }),
       active({"outputs of the step before", {"kept_from_last_step", "recompute"}}).keeps(5, true),
       active({"a cache of the first step", {"recompute"}}).keeps(5, false),

@@ -76,16 +76,16 @@ TEST_CASE("a recording tells what earlier steps keep") {
   };
   const auto all = kept(5, [](int) { return true; });
   REQUIRE(all.size() == 1);
-  CHECK(all.front().line == "train.py:9 forward");
-  CHECK(all.front().bytes == 8 * kGiB);
+  CHECK(all.front().label == "train.py:9 forward");
+  CHECK(all.front().given_bytes == 8 * kGiB);
   const auto last = kept(5, [](int) { return false; });
   REQUIRE(last.size() == 1);
-  CHECK(last.front().is_of_last_step);
-  CHECK(last.front().bytes == 2 * kGiB);
+  CHECK(last.front().oldest_steps == 1);
+  CHECK(last.front().given_bytes == 2 * kGiB);
   CHECK(kept(1, [](int) { return true; }).empty());
   const auto first = kept(5, [](int step) { return step == 0; });
   REQUIRE(first.size() == 1);
-  CHECK(!first.front().is_of_last_step);
+  CHECK(first.front().oldest_steps == 2);  // the peak is first reached in step 2
   CHECK(evidence_of(report_of_steps(2, [](int) { return true; }), {}, {}).pytorch == "2.15.0");
 }
 
