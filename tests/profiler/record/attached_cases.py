@@ -74,7 +74,8 @@ def check_peaks(_):
 def check_gpu(folder, *arguments, code=0, more=None):
     """Runs `shardlens check-gpu`, and returns its text and what it wrote, if it wrote something."""
     out = pathlib.Path(folder, "check.json")
-    words = ["check-gpu", "--python", PYTHON, "--limit", "600", "--out", out, *arguments]
+    limit = [] if "--limit" in arguments else ["--limit", "600"]
+    words = ["check-gpu", "--python", PYTHON, "--out", out, *limit, *arguments]
     done = shardlens(*words, env=os.environ | (more or {}))
     expect(f"exit code of {arguments} ({done.stderr})", done.returncode, code)
     return done.stdout, json.loads(out.read_text()) if out.exists() else None
