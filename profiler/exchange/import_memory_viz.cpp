@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <map>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -461,10 +461,9 @@ Document read_snapshot(std::string_view bytes) {
 
 bool is_memory_viz(const std::string& path) {
   constexpr size_t kLooked = 4096;
-  std::ifstream file(path, std::ios::binary);
-  std::string start(kLooked, '\0');
-  file.read(start.data(), kLooked);
-  start.resize(static_cast<size_t>(file.gcount()));
+  const InputFile file(path);
+  std::string start(std::min<uint64_t>(kLooked, file.bytes()), '\0');
+  if (!file.read_at(0, std::as_writable_bytes(std::span(start)))) return false;
   if (start.size() > 1 && start[0] == '\x80') return start[1] >= 2 && start[1] <= 5;
   std::erase_if(start, [](char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; });
   if (start.starts_with("[")) return true;

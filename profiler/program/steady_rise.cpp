@@ -58,8 +58,8 @@ bool is_irregular_growth(Rises rises, int64_t last_moment) {
   const auto early =
       std::ranges::count_if(rises, [middle](const Rise& rise) { return rise.moment <= middle; });
   const auto late = std::ssize(rises) - early;
-  const auto [fewer, more] = std::minmax(static_cast<double>(early), static_cast<double>(late));
-  if (fewer < kAsOften * more) return false;
+  const auto more = static_cast<double>(std::max(early, late));
+  if (static_cast<double>(std::min(early, late)) < kAsOften * more) return false;
   std::set<int64_t> amounts;
   for (const Rise& rise : rises) amounts.insert(rise.bytes);
   return 2 * amounts.size() <= rises.size();
