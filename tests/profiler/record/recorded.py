@@ -9,6 +9,7 @@ version begins with SHARDLENS_PYTORCH.
 import json
 import os
 import pathlib
+import random
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 PROGRAM = HERE.parents[2] / "build" / "bin" / "shardlens"
 NO_PYTORCH = 77
+QUICK_CASES = 4  # as kQuickCases in tests/support/sample.h
 
 
 def find_python():
@@ -75,11 +77,24 @@ class OnNullDevice(Recorded):
         return self
 
 
+def sampled(cases):
+    """Returns the independent cases that `make test` runs: one in QUICK_CASES, another part with
+    each SHARDLENS_SEED. SHARDLENS_CASES=all, as in continuous integration, runs all, and so does
+    any word but `quick`."""
+    if os.environ.get("SHARDLENS_CASES") == "all" or sys.argv[1:2] != ["quick"]:
+        return cases
+    seed = int(os.environ.get("SHARDLENS_SEED", random.randrange(1 << 16)))
+    first = seed % min(QUICK_CASES, len(cases))
+    chosen = cases[first::QUICK_CASES]
+    print(f"SHARDLENS_SEED={seed} chose {len(chosen)} of {len(cases)} cases", flush=True)
+    return chosen
+
+
 def run_cases(cases):
-    """Runs the functions check_NAME that the arguments after the first name, or else all, each with
-    its own folder. Returns the exit code."""
+    """Runs the functions check_NAME that the arguments after the first name, or else those of
+    `make test`, each with its own folder. Returns the exit code."""
     wanted, failed = sys.argv[2:], 0
-    for case in cases:
+    for case in cases if wanted else sampled(cases):
         name = case.__name__.removeprefix("check_")
         if wanted and name not in wanted:
             continue
