@@ -12,6 +12,11 @@
     memory = recording.timeline(rank=5)
     print(memory["time_ms"][memory["total_bytes"].argmax()])
 
+    advice = shardlens.advise(["train.py"], device="null:l4", fit="16GiB")
+    print(advice["as_it_is"]["fits"], [run["levers"] for run in advice["tried"] if run["fits"]])
+
+A notebook shows what record(), advise(), solve(), sweep() and open() return as the viewer's page.
+
 Every call starts the program of that name (`shardlens plan`, ...) and reads what it prints with
 --json or writes as CSV, so the answers are those of the command line. Only `timeline` needs numpy.
 """
@@ -19,26 +24,45 @@ Every call starts the program of that name (`shardlens plan`, ...) and reads wha
 from __future__ import annotations
 
 import csv
+import html
 import json
 import os
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Sequence, Union
+from typing import TYPE_CHECKING, Any, Mapping, Sequence, Union
 
-from ._program import ShardlensError, ask, flags_of
+from ._program import Ended, ShardlensError, ask, flags_of
 
 if TYPE_CHECKING:
     import numpy
 
-__all__ = ["Recording", "ShardlensError", "open", "plan", "record"]
+__all__ = [
+    "Answer",
+    "Recording",
+    "ShardlensError",
+    "advise",
+    "compare",
+    "open",
+    "plan",
+    "record",
+    "solve",
+    "sweep",
+]
 
 _PathLike = Union[str, "os.PathLike[str]"]
 
 # Exit codes of a command that has answered: it fits, it does not, only with allocator retries.
 _VERDICTS = (0, 3, 4)
 _WORDS = ("phase", "action", "recording")
+
+
+class Answer(dict):  # type: ignore[type-arg]
+    """Holds the answer of a command; `folder` has its recordings, whose page a notebook shows."""
+
+    def _repr_html_(self) -> str:
+        return _page_of(self["folder"])
 
 
 def plan(**flags: object) -> dict[str, Any]:
@@ -69,18 +93,65 @@ def record(
 
     Raises ShardlensError if nothing was recorded or the program failed.
     """
-    words = [os.fspath(word) for word in command]
-    if words and words[0].endswith(".py"):
-        words.insert(0, sys.executable)
-    folder = Path(out) if out is not None else _new_folder(words)
-    options = flags_of({**flags, "out": folder})
-    ended = ask(["record", *options, "--", *words], _VERDICTS)
-    return {
-        "folder": str(folder),
-        "exit_code": ended.exit_code,
-        "output": ended.output,
-        "report": open(folder).report(),
-    }
+    folder, ended = _run("record", command, out, flags_of(flags), _VERDICTS)
+    return Answer(
+        folder=str(folder),
+        exit_code=ended.exit_code,
+        output=ended.output,
+        report=open(folder).report(),
+    )
+
+
+def advise(
+    command: Sequence[str], *, out: _PathLike | None = None, **flags: object
+) -> dict[str, Any]:
+    """Runs `shardlens advise FLAGS -- command`: finds what would make the program fit.
+
+    Returns what `--json` prints, `folder` and `exit_code`: 0 if the program fits as it is or with
+    levers, 3 if no set that was tried does. Raises ShardlensError if the program failed.
+    """
+    return _search("advise", command, out, flags_of(flags), (0, 3))
+
+
+def solve(
+    command: Sequence[str], *, out: _PathLike | None = None, **flags: object
+) -> dict[str, Any]:
+    """Runs `shardlens solve FLAGS -- command`: finds the largest number in place of `{batch}`, or
+    another name in braces, with which the program fits. Write `from_=N` for `--from N`.
+
+    Returns what `--json` prints, `folder` and `exit_code`: 0 if the number is known, 3 if the
+    program fits with none. Raises ShardlensError if the program failed or ignores the number.
+    """
+    return _search("solve", command, out, flags_of(flags), (0, 3))
+
+
+def sweep(
+    command: Sequence[str],
+    values: Mapping[str, Sequence[int]],
+    *,
+    out: _PathLike | None = None,
+    **flags: object,
+) -> dict[str, Any]:
+    """Runs `shardlens sweep FLAGS -- command`: the program with each combination of `values`, such
+    as `{"batch": [8, 16], "seq": [1024, 4096]}`, in place of `{batch}` and `{seq}`.
+
+    Returns what `--json` prints, `folder` and `exit_code`. Raises ShardlensError if a run failed.
+    """
+    options = flags_of(flags)
+    for name, numbers in values.items():
+        options += ["--values", f"{name}={','.join(map(str, numbers))}"]
+    return _search("sweep", command, out, options, (0,))
+
+
+def compare(a: _PathLike, b: _PathLike, **flags: object) -> dict[str, Any]:
+    """Returns what `shardlens profile diff --json` says of two recordings: what each takes, and the
+    lines of the program that make the difference.
+
+    Raises ShardlensError if one of them cannot be read as a recording.
+    """
+    words = ["profile", "diff", os.fspath(a), os.fspath(b), "--json", *flags_of(flags)]
+    answer: dict[str, Any] = json.loads(ask(words, (0,)).output)
+    return answer
 
 
 def open(path: _PathLike) -> Recording:
@@ -108,6 +179,9 @@ class Recording:
             self._report = json.loads(answer.output)
         return self._report
 
+    def _repr_html_(self) -> str:
+        return _page_of(self.path)
+
     def timeline(self, rank: int | None = None) -> dict[str, numpy.ndarray]:
         """Returns memory over time, one value per change: the columns of `shardlens profile export
         --format csv` as arrays by name. `time_ms` counts from the start, `total_bytes` and the
@@ -132,6 +206,41 @@ class Recording:
             ask(["profile", "export", str(self.path), *options], (0,))
             with file.open(newline="", encoding="utf-8") as lines:
                 return list(csv.reader(lines))
+
+
+def _run(
+    name: str,
+    command: Sequence[str],
+    out: _PathLike | None,
+    options: list[str],
+    answers: Sequence[int],
+) -> tuple[Path, Ended]:
+    """Runs a command that runs a program. Returns the folder of its recordings, and its end."""
+    words = [os.fspath(word) for word in command]
+    if words and words[0].endswith(".py"):
+        words.insert(0, sys.executable)
+    folder = Path(out) if out is not None else _new_folder(words)
+    return folder, ask([name, *options, "--out", str(folder), "--", *words], answers)
+
+
+def _search(
+    name: str,
+    command: Sequence[str],
+    out: _PathLike | None,
+    options: list[str],
+    answers: Sequence[int],
+) -> Answer:
+    folder, ended = _run(name, command, out, [*options, "--json"], answers)
+    return Answer(json.loads(ended.output), folder=str(folder), exit_code=ended.exit_code)
+
+
+def _page_of(path: _PathLike) -> str:
+    """Returns the viewer's page of a recording, in a frame."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "page.html"
+        ask(["view", os.fspath(path), "--export", str(file)], (0,))
+        page = html.escape(file.read_text(encoding="utf-8"))
+    return f'<iframe srcdoc="{page}" width="100%" height="720" frameborder="0"></iframe>'
 
 
 def _type_of(column: str) -> str:

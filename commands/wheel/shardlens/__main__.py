@@ -1,4 +1,5 @@
-"""Runs `shardlens` and `python -m shardlens`: the process becomes the program of that name."""
+"""Runs `shardlens` and `python -m shardlens`: the process becomes the program of that name, except
+for `shardlens mcp`, which is Python."""
 
 import os
 import sys
@@ -7,6 +8,11 @@ from ._program import PROGRAM, cannot_start, environment
 
 
 def main() -> int:
+    if sys.argv[1:] == ["mcp"]:
+        from . import mcp
+
+        mcp.main()
+        return 0
     try:
         os.execve(PROGRAM, [str(PROGRAM), *sys.argv[1:]], environment())
     except OSError as error:

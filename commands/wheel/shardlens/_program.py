@@ -25,7 +25,7 @@ class ShardlensError(Exception):
         self.exit_code = exit_code
 
 
-class Answer(NamedTuple):
+class Ended(NamedTuple):
     exit_code: int
     output: str
 
@@ -51,13 +51,14 @@ def cannot_start(error: OSError) -> str:
     )
 
 
-def ask(arguments: Sequence[str], answers: Sequence[int]) -> Answer:
+def ask(arguments: Sequence[str], answers: Sequence[int]) -> Ended:
     """Returns what a command prints. Raises ShardlensError if its exit code is not one of
     `answers`."""
     try:
         ended = subprocess.run(
             [str(PROGRAM), *arguments],
             env=environment(),
+            stdin=subprocess.DEVNULL,  # a server's own requests may come through it
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             encoding="utf-8",
@@ -66,7 +67,7 @@ def ask(arguments: Sequence[str], answers: Sequence[int]) -> Answer:
     except OSError as error:
         raise ShardlensError(cannot_start(error), 127) from None
     if ended.returncode in answers:
-        return Answer(ended.returncode, ended.stdout)
+        return Ended(ended.returncode, ended.stdout)
     lines = ended.stderr.strip().splitlines() or ended.stdout.strip().splitlines()
     why = lines[-1] if lines else f"shardlens {arguments[0]}: exit code {ended.returncode}"
     raise ShardlensError(why, ended.returncode)
@@ -74,12 +75,12 @@ def ask(arguments: Sequence[str], answers: Sequence[int]) -> Answer:
 
 def flags_of(options: Mapping[str, object]) -> list[str]:
     """Returns options as flags: `param_dtype="bf16", explain=True` as `--param-dtype bf16
-    --explain`."""
+    --explain`. A keyword of Python has a `_` after it: `from_=2`, `with_="recompute"`."""
     flags: list[str] = []
     for name, value in options.items():
         if value is None or value is False:
             continue
-        flags.append("--" + name.replace("_", "-"))
+        flags.append("--" + name.rstrip("_").replace("_", "-"))
         if value is not True:
             flags.append(str(value))
     return flags
