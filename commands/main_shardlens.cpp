@@ -23,6 +23,7 @@ constexpr std::array kCommands = {
     Command{"advise", "find the levers that make a PyTorch program fit, by running it with each"},
     Command{"solve", "find the largest batch, or other number, with which a PyTorch program fits"},
     Command{"sweep", "run a PyTorch program with several values of its flags; print a table"},
+    Command{"matrix", "run a file of recipes; compare each with a baseline (for CI)"},
     Command{"plan", "predict peak memory; search strategies; solve for the largest batch"},
     Command{"profile", "report | diff | export | import | bundle | check recorded files"},
     Command{"gate", "compare two recordings; exit 1 if a peak grew beyond a limit (for CI)"},

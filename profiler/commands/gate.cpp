@@ -33,38 +33,23 @@ constexpr std::string_view kUsage =
     "names what to ignore: damaged, growing, killed, newer, lost, out-of-memory, ranks, world,\n"
     "device, steps.\n";
 
-double growth_percent(const Pair& pair) {
-  if (pair.growth_bytes() == 0) return 0;
-  if (pair.a_bytes == 0) return std::numeric_limits<double>::infinity();
-  return 100 * static_cast<double>(pair.growth_bytes()) / static_cast<double>(pair.a_bytes);
-}
-
 std::string percent_text(double percent) {
   return std::isinf(percent) ? std::string("from nothing") : fmt::format("{:+.2f} %", percent);
 }
 
-double growth_of(const RankDiff& rank) {
-  const double reserved =
-      rank.reserved ? growth_percent(*rank.reserved) : -std::numeric_limits<double>::infinity();
-  return std::max(rank.growth_percent(), reserved);
-}
-
-const RankDiff& worst_of(const RunDiff& diff) {
-  return *std::ranges::max_element(diff.ranks, {}, growth_of);
-}
-
 std::string headline(const RunDiff& diff, double limit_percent) {
-  const RankDiff& worst = worst_of(diff);
-  const bool is_reserved = growth_of(worst) > worst.growth_percent();
+  const RankDiff& worst = diff.worst_gated_pair();
+  const double growth = worst.gated_growth_percent();
+  const bool is_reserved = growth > worst.growth_percent();
   return fmt::format("{} of rank {} {}: {}, the limit is {} %",
                      is_reserved ? "reserved memory" : "the peak", worst.b.rank,
-                     growth_of(worst) > limit_percent ? "grew too much" : "is within the limit",
-                     percent_text(growth_of(worst)), limit_percent);
+                     growth > limit_percent ? "grew too much" : "is within the limit",
+                     percent_text(growth), limit_percent);
 }
 
 std::string markdown_row(std::string_view name, const Pair& pair) {
   return fmt::format("| {} | {} | {} | {} |\n", name, bytes_text(pair.a_bytes),
-                     bytes_text(pair.b_bytes), percent_text(growth_percent(pair)));
+                     bytes_text(pair.b_bytes), percent_text(pair.growth_percent()));
 }
 
 /// Returns a table of the places that differ at the peaks, the greatest difference first.
@@ -100,10 +85,8 @@ std::vector<RankReport> analyse_side_by(
 
 }  // namespace
 
-double gated_growth_percent(const RunDiff& diff) { return growth_of(worst_of(diff)); }
-
 std::string gate_markdown(const RunDiff& diff, double limit_percent) {
-  const RankDiff& worst = worst_of(diff);
+  const RankDiff& worst = diff.worst_gated_pair();
   std::string text = fmt::format("### GPU memory: {}\n\n", headline(diff, limit_percent));
   for (const FoundObstacle& finding : obstacles_between(diff)) {
     text += fmt::format("**Not comparable**: {} ({}).\n\n", finding.text,
@@ -151,12 +134,13 @@ CommandOutcome gate_command(const std::vector<std::string>& arguments,
   const std::vector<FoundObstacle> refused = remove_allowed(found, allowed);
   if (!refused.empty()) throw std::invalid_argument(refusal(refused));
   if (!markdown.empty()) write_text(markdown, gate_markdown(diff, limit));
-  std::string line = fmt::format("{}; {}", headline(diff, limit), verdict(worst_of(diff)));
+  std::string line = fmt::format("{}; {}", headline(diff, limit), verdict(diff.worst_gated_pair()));
   for (const FoundObstacle& finding : found) line += fmt::format("; allowed: {}", finding.text);
   const std::string growth = growth_in(new_ranks);
   line += growth;
   const bool may_grow = fail_on.empty() || growth.empty();
-  if (gated_growth_percent(diff) <= limit && may_grow) return {.out = line + "\n", .error = {}};
+  if (diff.worst_gated_pair().gated_growth_percent() <= limit && may_grow)
+    return {.out = line + "\n", .error = {}};
   return {.exit_code = 1, .out = {}, .error = fmt::format("shardlens gate: {}\n", line)};
 }
 

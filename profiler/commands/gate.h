@@ -17,9 +17,6 @@ namespace shardlens::profiler {
 CommandOutcome gate_command(const std::vector<std::string>& arguments,
                             const std::function<RankReport(const std::string& path)>& analyse);
 
-/// Returns the greatest growth of a peak, allocated or reserved, in percent.
-double gated_growth_percent(const RunDiff& diff);
-
 /// Returns the comparison as Markdown, for a comment on the change.
 std::string gate_markdown(const RunDiff& diff, double limit_percent);
 

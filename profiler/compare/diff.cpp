@@ -73,14 +73,24 @@ std::string_view RankDiff::name_of(Category category) const {
   return category_name(category, a.has_shards || b.has_shards);
 }
 
-double RankDiff::growth_percent() const {
-  if (peak.growth_bytes() == 0) return 0;
-  if (peak.a_bytes == 0) return std::numeric_limits<double>::infinity();
-  return 100 * static_cast<double>(peak.growth_bytes()) / static_cast<double>(peak.a_bytes);
+double Pair::growth_percent() const {
+  if (growth_bytes() == 0) return 0;
+  if (a_bytes == 0) return std::numeric_limits<double>::infinity();
+  return 100 * static_cast<double>(growth_bytes()) / static_cast<double>(a_bytes);
+}
+
+double RankDiff::growth_percent() const { return peak.growth_percent(); }
+
+double RankDiff::gated_growth_percent() const {
+  return reserved ? std::max(growth_percent(), reserved->growth_percent()) : growth_percent();
 }
 
 const RankDiff& RunDiff::worst_pair() const {
   return *std::ranges::max_element(ranks, {}, &RankDiff::growth_percent);
+}
+
+const RankDiff& RunDiff::worst_gated_pair() const {
+  return *std::ranges::max_element(ranks, {}, &RankDiff::gated_growth_percent);
 }
 
 RankDiff diff_ranks(const RankReport& a, const RankReport& b) {

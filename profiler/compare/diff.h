@@ -19,6 +19,8 @@ struct Pair {
   int64_t b_bytes = 0;
 
   int64_t growth_bytes() const { return b_bytes - a_bytes; }
+  /// Returns the growth in percent of A; infinite if A is 0 and B is not.
+  double growth_percent() const;
 };
 
 struct StepDiff {
@@ -55,6 +57,8 @@ struct RankDiff {
   std::string_view name_of(Category category) const;
   /// Returns the growth of the peak in percent of A's; infinite if A has none and B has one.
   double growth_percent() const;
+  /// Returns the growth of the allocated peak or of the reserved one, whichever is greater.
+  double gated_growth_percent() const;
 };
 
 struct RunDiff {
@@ -64,6 +68,8 @@ struct RunDiff {
 
   /// Returns the pair whose peak grew most, in percent. `ranks` must not be empty.
   const RankDiff& worst_pair() const;
+  /// Returns the pair of which a peak, allocated or reserved, grew most, in percent.
+  const RankDiff& worst_gated_pair() const;
 };
 
 RankDiff diff_ranks(const RankReport& a, const RankReport& b);

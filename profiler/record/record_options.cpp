@@ -57,20 +57,6 @@ Device parse_device(const std::string& text, const std::string& capacity) {
           .capacity_bytes = capacity.empty() ? 0 : parse_bytes(capacity)};
 }
 
-/// Returns "runs/train-20261121-224500" for "python train.py".
-std::string default_folder(const Words& command) {
-  std::string name = std::filesystem::path(command.front()).stem();
-  for (const std::string& word : command) {
-    if (word.ends_with(".py")) name = std::filesystem::path(word).stem();
-  }
-  const std::time_t now = std::time(nullptr);
-  std::tm local{};
-  ::localtime_r(&now, &local);
-  char time[32];
-  std::strftime(time, sizeof time, "%Y%m%d-%H%M%S", &local);
-  return fmt::format("runs/{}-{}", name, time);
-}
-
 /// Throws if a flag is given that only applies to a null device: this machine's ranks and memory
 /// are fixed.
 void expect_null_device(const std::string& flag, bool is_given) {
@@ -167,6 +153,19 @@ void check_world(const RecordOptions& options) {
 }
 
 }  // namespace
+
+std::string default_folder(const Words& command) {
+  std::string name = std::filesystem::path(command.front()).stem();
+  for (const std::string& word : command) {
+    if (word.ends_with(".py")) name = std::filesystem::path(word).stem();
+  }
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  ::localtime_r(&now, &local);
+  char time[32];
+  std::strftime(time, sizeof time, "%Y%m%d-%H%M%S", &local);
+  return fmt::format("runs/{}-{}", name, time);
+}
 
 std::string RecordOptions::device_name() const {
   return is_attached() ? std::string(kCuda) : fmt::format("{}{}", kNull, device.gpu);

@@ -48,6 +48,10 @@ struct RecordOptions {
   bool is_attached() const { return device.kind == DeviceKind::cuda; }
 };
 
+/// Returns where a run goes that names no folder: "runs/train-20261121-224500" for "python
+/// train.py".
+std::string default_folder(const std::vector<std::string>& command);
+
 /// Parses `arguments`, without the program's name. Throws std::invalid_argument.
 RecordOptions parse_record_options(const std::vector<std::string>& arguments);
 

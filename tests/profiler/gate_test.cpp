@@ -72,7 +72,7 @@ TEST_CASE("a gate writes growth as Markdown, also if there is none") {
 TEST_CASE("reserved memory is gated, too") {
   RunDiff diff;
   diff.ranks.push_back({.peak = {100, 101}, .reserved = Pair{100, 105}});
-  CHECK(gated_growth_percent(diff) == 5);
+  CHECK(diff.worst_gated_pair().gated_growth_percent() == 5);
   CHECK_THAT(gate_markdown(diff, 2), ContainsSubstring("reserved memory of rank 0 grew too much"));
 }
 

@@ -175,6 +175,11 @@ Json parse_json(std::string_view text) {
 
 }  // namespace
 
+Notation notation_of(const std::string& file) {
+  if (file.ends_with(".toml")) return Notation::toml;
+  return file.ends_with(".yaml") || file.ends_with(".yml") ? Notation::yaml : Notation::json;
+}
+
 Json parse_document(std::string_view text, Notation notation) {
   if (text.size() > kLimits.bytes) {
     throw std::invalid_argument(fmt::format("over {} bytes: not a configuration", kLimits.bytes));

@@ -17,11 +17,6 @@ namespace shardlens::planner {
 
 namespace {
 
-Notation notation_of(const std::string& file) {
-  if (file.ends_with(".toml")) return Notation::toml;
-  return file.ends_with(".yaml") || file.ends_with(".yml") ? Notation::yaml : Notation::json;
-}
-
 bool is_option(std::string_view key) {
   return std::ranges::any_of(options(), [&](const Option& option) {
     std::string name(option.name);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <utility>
 
 namespace shardlens::profiler {
 
@@ -31,17 +32,22 @@ std::vector<std::string> placeholders_in(const std::vector<std::string>& command
   return names;
 }
 
+std::vector<std::string> with_text(std::vector<std::string> command, const std::string& name,
+                                   const std::string& text) {
+  const std::string place = "{" + name + "}";
+  for (std::string& word : command) {
+    for (size_t at = word.find(place); at != std::string::npos; at = word.find(place, at)) {
+      word.replace(at, place.size(), text);
+      at += text.size();
+    }
+  }
+  return command;
+}
+
 std::vector<std::string> with_values(std::vector<std::string> command,
                                      const std::vector<PlacedValue>& values) {
-  for (std::string& word : command) {
-    for (const auto& [name, value] : values) {
-      const std::string place = "{" + name + "}";
-      const std::string number = std::to_string(value);
-      for (size_t at = word.find(place); at != std::string::npos; at = word.find(place, at)) {
-        word.replace(at, place.size(), number);
-        at += number.size();
-      }
-    }
+  for (const auto& [name, value] : values) {
+    command = with_text(std::move(command), name, std::to_string(value));
   }
   return command;
 }

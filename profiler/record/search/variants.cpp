@@ -130,13 +130,17 @@ std::vector<VariantResult> VariantRunner::run(const std::vector<RecordOptions>& 
   return results;
 }
 
-RecordOptions in_folder(const RecordOptions& options, const std::string& name) {
+std::string folder_of(const std::string& name) {
   std::string folder = name;
   std::ranges::replace(folder, ',', '+');
   std::ranges::replace(folder, ':', '-');
   std::ranges::replace(folder, '/', '-');
+  return folder;
+}
+
+RecordOptions in_folder(const RecordOptions& options, const std::string& name) {
   RecordOptions variant = options;
-  variant.out = (fs::path(options.out) / folder).string();
+  variant.out = (fs::path(options.out) / folder_of(name)).string();
   fs::create_directories(variant.out);
   variant.log = (fs::path(variant.out) / "log.txt").string();
   return variant;

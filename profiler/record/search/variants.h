@@ -74,6 +74,9 @@ class VariantRunner {
   bool was_interrupted_ = false;
 };
 
+/// Returns the name of a variant's folder.
+std::string folder_of(const std::string& name);
+
 /// Returns options of a variant that runs into a folder inside that of `options`, with its output
 /// in a file there.
 RecordOptions in_folder(const RecordOptions& options, const std::string& name);

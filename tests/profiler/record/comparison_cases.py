@@ -126,8 +126,112 @@ def check_other_optimizer(folder):
     expect(is_near(-row["change_bytes"], before.peak - after.peak), said)
 
 
-QUICK = [check_kept_logits]
-LONG = [*QUICK, check_layer_more, check_batch_doubled, check_other_optimizer]
+class Recipes:
+    """A file of recipes beside scripts, and `shardlens matrix` on it."""
+
+    def __init__(self, folder, recipes):
+        self.folder = pathlib.Path(folder)
+        self.file = self.folder / "recipes.json"
+        self.file.write_text(json.dumps({"device": "null:h100", "recipes": recipes}))
+
+    def script(self, name, edits=()):
+        text = SOURCE
+        for old, new in edits:
+            text = text.replace(old, new, 1)
+        path = self.folder / name
+        path.write_text(text)
+        return [PYTHON, str(path)]
+
+    def run(self, name, *flags):
+        """Returns (exit code, JSON, stderr)."""
+        done = shardlens("matrix", self.file, "--baseline", self.folder / "base", "--out",
+                         self.folder / name, "--json", *flags)
+        return done.returncode, json.loads(done.stdout), done.stderr
+
+
+def states_in(answer):
+    return {one["name"]: one["state"] for one in answer["recipes"]}
+
+
+def check_matrix(folder):
+    """Three of five recipes share a script; a change to it makes them grow, and its line is named."""
+    train, other = str(pathlib.Path(folder) / "train.py"), str(pathlib.Path(folder) / "other.py")
+    recipes = Recipes(folder, {
+        "shared": {"command": [PYTHON, train], "with": [None, "recompute", "optimizer=fused"]},
+        "other": {"command": [PYTHON, other], "world": [2, 4]},
+    })
+    recipes.script("train.py")
+    recipes.script("other.py")
+    code, answer, _ = recipes.run("first", "--update")
+    expect(code == 0 and set(states_in(answer).values()) == {"added"}, answer)
+    recipes.script("train.py", KEEP_LOGITS)
+    comment = pathlib.Path(folder) / "comment.md"
+    code, answer, _ = recipes.run("second", "--markdown", comment)
+    states = states_in(answer)
+    grown = sorted(name for name, state in states.items() if state == "grew")
+    expect(code == 1 and grown == [f"shared,with={it}" for it in
+                                   ("none", "optimizer=fused", "recompute")], answer)
+    expect([states["other,world=2"], states["other,world=4"]] == ["same", "same"], answer)
+    lines = (pathlib.Path(folder) / "train.py").read_text().splitlines()
+    line = next(i for i, text in enumerate(lines, 1) if "return self.head(x)" in text)
+    cause = answer["causes"][0]
+    expect(cause["place"] == f"train.py:{line} forward" and sorted(cause["recipes"]) == grown, answer)
+    expect(f"train.py:{line} forward" in comment.read_text(), comment.read_text())
+    for recipe in answer["recipes"]:
+        counted = re.search(r"^peak (\d+)$", (pathlib.Path(recipe["run"]) / "log.txt").read_text(),
+                            re.MULTILINE)
+        expect(recipe["allocated_bytes"] == int(counted.group(1)), recipe)
+    code, answer, _ = recipes.run("third", "--update")
+    expect(code == 1, answer)
+    code, answer, _ = recipes.run("fourth")
+    expect(code == 0 and set(states_in(answer).values()) == {"same"}, answer)
+
+
+def check_matrix_endings(folder):
+    """A recipe that fails, one that no longer fits, one that is gone and one that is new."""
+    command = Recipes(folder, {}).script("train.py")
+    known = {name: {"command": command} for name in ("small", "broken", "gone")}
+    code, answer, _ = Recipes(folder, known).run("first", "--update")
+    expect(code == 0, answer)
+    broken = Recipes(folder, {}).script("broken.py", [("import torch", "raise KeyError('lost')\nimport torch")])
+    now = {"small": {"command": command, "capacity": "600MiB"}, "broken": {"command": broken},
+           "new": {"command": command}}
+    code, answer, _ = Recipes(folder, now).run("second", "--update")
+    states = states_in(answer)
+    expect(states == {"small": "no_longer_fits", "broken": "failed", "new": "added"}, answer)
+    expect(code == 1 and answer["gone"] == ["gone"], answer)
+    why = next(one["why"] for one in answer["recipes"] if one["name"] == "broken")
+    expect("lost" in why, why)
+    kept = sorted(path.name for path in (pathlib.Path(folder) / "base").iterdir())
+    expect(kept == ["broken", "new", "small"], kept)
+    del now["small"]
+    code, answer, _ = Recipes(folder, now).run("third")
+    expect(code == 5, answer)
+
+
+def check_matrix_of_40(folder):
+    names = [f"script{number}.py" for number in range(10)]
+    folder = pathlib.Path(folder)
+    recipes = Recipes(folder, {
+        name.removesuffix(".py"): {"command": [PYTHON, str(folder / name)], "world": [1, 8],
+                                   "device": ["null:h100", "null:a100-40gb"]}
+        for name in names
+    })
+    for name in names:
+        recipes.script(name)
+    code, answer, _ = recipes.run("first", "--update")
+    expect(code == 0 and len(answer["recipes"]) == 40, answer)
+    recipes.script("script3.py", KEEP_LOGITS)
+    code, answer, _ = recipes.run("second")
+    grown = [name for name, state in states_in(answer).items() if state == "grew"]
+    expect(code == 1 and len(grown) == 4, answer)
+    expect(all(name.startswith("script3,") for name in grown), answer)
+    expect(answer["causes"][0]["place"].startswith("script3.py:"), answer)
+
+
+QUICK = [check_kept_logits, check_matrix_endings]
+LONG = [*QUICK, check_matrix, check_matrix_of_40,
+        check_layer_more, check_batch_doubled, check_other_optimizer]
 
 
 def main():

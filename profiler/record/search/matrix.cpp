@@ -1,0 +1,176 @@
+#include "profiler/record/search/matrix.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <stdexcept>
+#include <utility>
+
+#include "base/output_file.h"
+#include "base/process/command_line.h"
+#include "profiler/compare/comparability.h"
+#include "profiler/record/record_verdict.h"
+#include "profiler/report/recording_report.h"
+
+namespace shardlens::profiler {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+bool has_recordings(const fs::path& folder) {
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().extension() == ".slp") return true;
+  }
+  return false;
+}
+
+std::vector<RankReport> reports_in(const fs::path& run) {
+  std::vector<RankReport> ranks;
+  for (const std::string& file : recordings_of(run.string())) ranks.push_back(report_of(file));
+  return ranks;
+}
+
+/// Returns what keeps two runs from being compared, except that only one ran out of memory: that is
+/// an answer here.
+std::vector<FoundObstacle> obstacles_beside_memory(const RunDiff& diff) {
+  const std::vector<Obstacle> allowed = {Obstacle::out_of_memory};
+  return remove_allowed(obstacles_between(diff), allowed);
+}
+
+RecipeState state_of(const RankDiff& diff, double limit_percent) {
+  if (diff.b.ran_out_of_memory && !diff.a.ran_out_of_memory) return RecipeState::no_longer_fits;
+  if (diff.a.ran_out_of_memory != diff.b.ran_out_of_memory) return RecipeState::within_limit;
+  if (diff.gated_growth_percent() > limit_percent) return RecipeState::grew;
+  const bool is_same =
+      diff.peak.growth_bytes() == 0 && (!diff.reserved || diff.reserved->growth_bytes() == 0);
+  return is_same ? RecipeState::same : RecipeState::within_limit;
+}
+
+void compare_with(const fs::path& base, double limit_percent, RecipeResult& recipe) {
+  const RunDiff diff = diff_runs(reports_in(base), reports_in(recipe.run->options.out));
+  const auto obstacles = obstacles_beside_memory(diff);
+  recipe.diff = diff.worst_gated_pair();
+  recipe.state = state_of(*recipe.diff, limit_percent);
+  // A program that runs out of memory ends after fewer steps.
+  if (obstacles.empty() || recipe.state == RecipeState::no_longer_fits) return;
+  recipe.state = RecipeState::not_compared;
+  recipe.why = obstacles.front().text;
+}
+
+RecipeResult judged(const MatrixOptions& options, const Recipe& recipe,
+                    const std::optional<VariantResult>& run) {
+  RecipeResult result{.name = recipe.name, .run = run};
+  if (!run) return result;
+  const bool has_answer =
+      run->outcome == VariantOutcome::measured || run->outcome == VariantOutcome::out_of_memory;
+  if (!has_answer) {
+    result.state = RecipeState::failed;
+    result.why = run->why;
+    return result;
+  }
+  result.state = RecipeState::added;
+  const fs::path base = fs::path(options.baseline) / folder_of(recipe.name);
+  if (options.baseline.empty() || !has_recordings(base)) return result;
+  if (has_recordings(fs::path(run->options.out) / "profiles")) {
+    compare_with(base, options.limit_percent, result);
+  } else {  // it ran out of memory before anything was recorded
+    result.state = RecipeState::no_longer_fits;
+  }
+  return result;
+}
+
+std::vector<std::string> gone_from(const MatrixOptions& options,
+                                   const std::vector<Recipe>& recipes) {
+  std::vector<std::string> gone;
+  if (options.baseline.empty() || !fs::is_directory(options.baseline)) return gone;
+  for (const fs::directory_entry& entry : fs::directory_iterator(options.baseline)) {
+    const std::string folder = entry.path().filename().string();
+    const bool has_recipe = std::ranges::any_of(
+        recipes, [&](const Recipe& recipe) { return folder_of(recipe.name) == folder; });
+    if (!has_recipe && has_recordings(entry.path())) gone.push_back(folder);
+  }
+  std::ranges::sort(gone);
+  return gone;
+}
+
+/// Returns each recipe's run by the folder it went to: those of one Python together, since a runner
+/// has one. An interrupt leaves out the rest.
+std::map<std::string, VariantResult> run_all(const std::vector<Recipe>& recipes,
+                                             bool& was_interrupted) {
+  std::map<std::string, std::pair<std::vector<RecordOptions>, std::vector<std::string>>> by_python;
+  for (const Recipe& recipe : recipes) {
+    auto& [programs, names] = by_python[recipe.options.command.front()];
+    programs.push_back(in_folder(recipe.options, recipe.name));
+    names.push_back(recipe.name);
+  }
+  std::map<std::string, VariantResult> runs;
+  for (const auto& [python, group] : by_python) {
+    if (was_interrupted) break;
+    const auto& [programs, names] = group;
+    VariantRunner runner("matrix", programs.front());
+    for (VariantResult& result : runner.run(programs, names)) {
+      runs.emplace(result.options.out, std::move(result));
+    }
+    was_interrupted = runner.was_interrupted();
+  }
+  return runs;
+}
+
+void replace_recordings(const fs::path& from, const fs::path& to) {
+  fs::create_directories(to);
+  for (const fs::directory_entry& entry : fs::directory_iterator(to)) {
+    if (entry.path().extension() == ".slp") fs::remove(entry.path());
+  }
+  for (const fs::directory_entry& entry : fs::directory_iterator(from)) {
+    if (entry.path().extension() != ".slp") continue;
+    write_whole((to / entry.path().filename()).string(),
+                [&](const std::string& unfinished) { fs::copy_file(entry.path(), unfinished); });
+  }
+}
+
+}  // namespace
+
+Matrix run_matrix(const MatrixOptions& options, const std::vector<Recipe>& recipes) {
+  Matrix matrix;
+  const auto runs = run_all(recipes, matrix.was_interrupted);
+  for (const Recipe& recipe : recipes) {
+    const auto found = runs.find((fs::path(options.out) / folder_of(recipe.name)).string());
+    matrix.recipes.push_back(
+        judged(options, recipe, found == runs.end() ? std::nullopt : std::optional(found->second)));
+  }
+  matrix.gone = gone_from(options, recipes);
+  return matrix;
+}
+
+void update_baseline(const MatrixOptions& options, const Matrix& matrix) {
+  for (const RecipeResult& recipe : matrix.recipes) {
+    const bool has_answer =
+        recipe.state != RecipeState::failed && recipe.state != RecipeState::not_run;
+    if (!has_answer) continue;
+    const fs::path from = fs::path(recipe.run->options.out) / "profiles";
+    if (has_recordings(from)) {
+      replace_recordings(from, fs::path(options.baseline) / folder_of(recipe.name));
+    }
+  }
+  if (matrix.was_interrupted) return;
+  for (const std::string& folder : matrix.gone) {
+    const fs::path old = fs::path(options.baseline) / folder;
+    for (const std::string& file : recordings_of(old.string())) fs::remove(file);
+    std::error_code has_other_files;
+    fs::remove(old, has_other_files);
+  }
+}
+
+int exit_code_of(const Matrix& matrix) {
+  const auto has = [&](RecipeState state) {
+    return std::ranges::find(matrix.recipes, state, &RecipeResult::state) != matrix.recipes.end();
+  };
+  if (has(RecipeState::grew) || has(RecipeState::no_longer_fits)) return 1;
+  const bool is_missing =
+      has(RecipeState::failed) || has(RecipeState::not_compared) || has(RecipeState::not_run);
+  return is_missing ? kNotRecorded : 0;
+}
+
+}  // namespace shardlens::profiler

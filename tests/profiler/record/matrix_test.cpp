@@ -1,0 +1,112 @@
+// Recipes from a file, and what a matrix of them says and ends with.
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "profiler/record/record_verdict.h"
+#include "profiler/record/search/matrix.h"
+
+namespace shardlens::profiler {
+
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
+
+std::vector<Recipe> recipes_in(const std::string& json) {
+  return recipes_of(nlohmann::json::parse(json), "runs/all");
+}
+
+void expect_recipes_refused(const std::string& json, const std::string& why) {
+  INFO(json);
+  CHECK_THROWS_MATCHES(recipes_in(json), std::invalid_argument,
+                       MessageMatches(ContainsSubstring(why)));
+}
+
+RecipeResult ended(RecipeState state, VariantOutcome outcome = VariantOutcome::measured) {
+  RecipeResult result{.name = "a", .state = state};
+  if (state == RecipeState::not_run) return result;
+  result.run = VariantResult{};
+  result.run->outcome = outcome;
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("a file of recipes gives each combination of its lists") {
+  const std::vector<Recipe> recipes = recipes_in(R"({"world": 16, "steps": 3, "recipes": {
+      "sft": {"command": "python sft.py --batch {batch} --lr {rate}", "batch": [8, 16],
+              "rate": "1e-4", "device": ["null:h100", "null:l4"], "with": [null, "recompute"]},
+      "pretrain": {"command": ["python", "pre train.py"], "world": 64, "device": "null:h200"}}})");
+  REQUIRE(recipes.size() == 9);
+  CHECK(recipes.front().name == "pretrain");
+  CHECK(recipes.front().options.world_size == 64);
+  CHECK(recipes.front().options.command.back() == "pre train.py");
+  std::set<std::string> names;
+  std::map<std::string, int> of_device;
+  for (const Recipe& recipe : recipes) {
+    names.insert(recipe.name);
+    ++of_device[recipe.options.device_name()];
+    CHECK(recipe.options.steps == 3);
+    CHECK(recipe.options.out == "runs/all");
+  }
+  CHECK(names.size() == 9);
+  CHECK(of_device ==
+        std::map<std::string, int>{{"null:h100", 4}, {"null:h200", 1}, {"null:l4", 4}});
+  const Recipe& last = recipes.back();
+  CHECK(last.name == "sft,batch=16,device=null:l4,with=recompute");
+  CHECK(last.options.world_size == 16);
+  CHECK(last.options.levers.size() == 1);
+  CHECK(last.options.command ==
+        std::vector<std::string>{"python", "sft.py", "--batch", "16", "--lr", "1e-4"});
+}
+
+TEST_CASE("a recipe that cannot be run is refused by name") {
+  expect_recipes_refused("{}", "it has no recipes");
+  expect_recipes_refused(R"({"recipes": {}})", "it has no recipes");
+  expect_recipes_refused(R"({"recipes": {"a": 7}})", "recipe a: give its command");
+  expect_recipes_refused(R"({"recipes": {"a": {"device": "null:h100"}}})", "recipe a: command: ");
+  expect_recipes_refused(R"({"recipes": {"a": {"command": "python 'b c'"}}})", "give a list");
+  expect_recipes_refused(R"({"recipes": {"a": {"command": "python {n}"}}})", "recipe a: n: ");
+  const auto with_key = [](const std::string& key) {
+    return R"({"recipes": {"a": {"command": "python b.py", "device": "null:l4", )" + key + "}}}";
+  };
+  expect_recipes_refused(with_key(R"("world": [])"), "recipe a: world: the list is empty");
+  expect_recipes_refused(with_key(R"("world": {"n": 2})"), "recipe a: world: give a word");
+  expect_recipes_refused(with_key(R"("banana": 2)"), "recipe a: ");
+  expect_recipes_refused(with_key(R"("with": "banana")"), "recipe a: ");
+  expect_recipes_refused(with_key(R"("device": "cuda")"), "simulated GPU");
+  expect_recipes_refused(with_key(R"("world": [2, 2])"), "another run has the same name");
+}
+
+TEST_CASE("a matrix ends with what its recipes say") {
+  const MatrixOptions options;
+  Matrix matrix{.recipes = {ended(RecipeState::same), ended(RecipeState::added)}};
+  CHECK(exit_code_of(matrix) == 0);
+  matrix.recipes.push_back(ended(RecipeState::failed, VariantOutcome::failed));
+  CHECK(exit_code_of(matrix) == kNotRecorded);
+  matrix.recipes.push_back(ended(RecipeState::no_longer_fits, VariantOutcome::out_of_memory));
+  CHECK(exit_code_of(matrix) == 1);
+  CHECK(exit_code_of({.recipes = {ended(RecipeState::not_run)}}) == kNotRecorded);
+  CHECK(exit_code_of({.recipes = {ended(RecipeState::not_compared)}}) == kNotRecorded);
+  CHECK_THAT(matrix_text(options, matrix),
+             ContainsSubstring("4 recipes: 1 no longer fits, 1 failed"));
+  matrix.recipes[2].why = "KeyError: 'a|b'";
+  matrix.gone = {"old"};
+  const std::string comment = matrix_markdown(options, matrix);
+  CHECK_THAT(comment, ContainsSubstring("KeyError: 'a\\|b'"));
+  CHECK_THAT(comment, ContainsSubstring("| 1 recipe | as before |"));
+  CHECK_THAT(comment, ContainsSubstring("| old | gone from the file |"));
+  const auto json = nlohmann::json::parse(matrix_json(options, matrix));
+  CHECK(json.at("recipes").size() == 4);
+  CHECK(json.at("recipes").at(2).at("state") == "failed");
+}
+
+}  // namespace shardlens::profiler
