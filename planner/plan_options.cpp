@@ -34,9 +34,11 @@ constexpr std::array kFlags = {
              "the memory outside LibTorch's allocator, e.g. 700MiB, if you know it: CUDA's, NCCL's "
              "and that of other programs",
              &PlanFlags::beside},
-    PlanFlag{"engine", "shardlens|pytorch-fsdp2",
-             "the program: Shardlens's own, or a Python one that calls fully_shard()",
-             &PlanFlags::engine},
+    PlanFlag{
+        "engine", "shardlens|pytorch-fsdp2|pytorch",
+        "the program: Shardlens's own; a Python one that calls fully_shard(), simulated; or one "
+        "for a model of transformers, run on a simulated GPU (see --engine pytorch --help)",
+        &PlanFlags::engine},
     PlanFlag{"pytorch", "WORD,...",
              "how the Python program is written: fused or single (else foreach) for Adam, "
              "own-groups (embedding and head apart from the root), zero-grad=before|keep, "
@@ -71,8 +73,8 @@ constexpr std::array kFlags = {
 void check_engine(const PlanFlags& flags) {
   const bool is_ours = flags.engine == "shardlens";
   if (!is_ours && flags.engine != "pytorch-fsdp2") {
-    throw std::invalid_argument(
-        fmt::format("--engine {}: not known; give shardlens or pytorch-fsdp2", flags.engine));
+    throw std::invalid_argument(fmt::format(
+        "--engine {}: not known; give shardlens, pytorch-fsdp2 or pytorch", flags.engine));
   }
   if (is_ours && !flags.pytorch.empty()) {
     throw std::invalid_argument("--pytorch: only applies to --engine pytorch-fsdp2; give that too");

@@ -1,0 +1,125 @@
+"""Holds `shardlens plan --engine pytorch` against a program that was written apart from its own
+(written_apart.py): the same peaks, allocated and reserved, to the byte.
+
+    running_cases.py long [CASE...]
+
+recorded.py says which Python runs them; it needs transformers.
+"""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "profiler/record"))
+from recorded import NO_PYTORCH, PYTHON, OnNullDevice, report_of, run_cases, shardlens  # noqa: E402
+
+HERE = pathlib.Path(__file__).resolve().parent
+SIZES = {"hidden_size": 512, "intermediate_size": 1024, "num_hidden_layers": 6,
+         "num_attention_heads": 8, "vocab_size": 8000, "num_key_value_heads": 2}
+CONFIGS = {
+    "llama": SIZES,
+    "qwen3": {**SIZES, "head_dim": 64},
+    "mistral": {**SIZES, "head_dim": 64},
+    "gemma2": {**SIZES, "head_dim": 64},
+    "gpt_oss": {**SIZES, "head_dim": 64, "num_local_experts": 4, "num_experts_per_tok": 2},
+    "gpt2": {"n_embd": 256, "n_layer": 6, "n_head": 4, "vocab_size": 8000},
+    "vit": {"hidden_size": 256, "num_hidden_layers": 6, "num_attention_heads": 4,
+            "intermediate_size": 512},
+}
+FLAGS = {
+    "recompute": ["--recompute", "full"],
+    "offload": ["--offload", "all"],
+    "hsdp": ["--strategy", "hsdp", "--replicas", "2"],
+    "fused": ["--fused"],
+    "sdpa": ["--attention", "sdpa"],
+}
+CASES = [
+    *[(model, ()) for model in CONFIGS],
+    ("llama", ("recompute",)), ("llama", ("offload",)), ("llama", ("hsdp",)), ("llama", ("fused",)),
+    ("vit", ("sdpa",)), ("qwen3", ("recompute", "fused")), ("gpt_oss", ("recompute",)),
+]
+
+
+def config_in(folder, model):
+    path = folder / model
+    path.mkdir(exist_ok=True)
+    (path / "config.json").write_text(json.dumps({"model_type": model, **CONFIGS[model]}))
+    return path
+
+
+def peaks_of(run):
+    peak = report_of(run)["peak"]
+    return peak["allocated_bytes"], peak["reserved_bytes"]
+
+
+def plan(*flags):
+    return shardlens("plan", "--engine", "pytorch", "--python", PYTHON, "--gpu", "h100", "--world", "8",
+                     "--batch", "4", "--seq", "512", "--param-dtype", "bf16", *flags)
+
+
+def case_of(model, words):
+    def check(folder):
+        folder = pathlib.Path(folder)
+        config = config_in(folder, model)
+        flags = [flag for word in words for flag in FLAGS[word]]
+        done = plan("--model", config, "--out", folder / "plan", *flags)
+        assert done.returncode == 0, done.stdout + done.stderr
+        apart = OnNullDevice(folder, PYTHON, HERE / "written_apart.py", config, *words,
+                             flags=["--world", "8", "--rank", "0"]).expect(0)
+        planned, recorded = peaks_of(folder / "plan"), peaks_of(apart.out)
+        assert planned == recorded and planned[0] > 0, f"planned {planned}, written apart {recorded}"
+
+    check.__name__ = "_".join(["check", model, *words])
+    return check
+
+
+def check_written(folder):
+    """The program that --write gives takes what the plan said, and no file is overwritten."""
+    folder = pathlib.Path(folder)
+    config = config_in(folder, "llama")
+    flags = ["--model", config, "--recompute", "every:2", "--fused"]
+    done = plan(*flags, "--out", folder / "plan")
+    assert done.returncode == 0, done.stdout + done.stderr
+    script = folder / "mine.py"
+    done = plan(*flags, "--write", script)
+    assert done.returncode == 0 and "torchrun" in done.stdout, done.stderr
+    mine = OnNullDevice(folder, PYTHON, script, flags=["--world", "8", "--rank", "0"]).expect(0)
+    assert peaks_of(mine.out) == peaks_of(folder / "plan")
+    again = plan(*flags, "--write", script)
+    assert again.returncode == 2 and "exists" in again.stderr, again.stderr
+
+
+def check_solved(folder):
+    folder = pathlib.Path(folder)
+    config = config_in(folder, "llama")
+    flags = ["--engine", "pytorch", "--python", PYTHON, "--gpu", "h100", "--capacity", "3GiB", "--model",
+             config, "--seq", "512", "--param-dtype", "bf16", "--solve", "batch"]
+    done = shardlens("plan", *flags, "--out", folder / "solved")
+    assert done.returncode == 0 and "is the largest that fits" in done.stdout, done.stdout + done.stderr
+
+
+def check_refusals(folder):
+    folder = pathlib.Path(folder)
+    (folder / "config.json").write_text('{"model_type": "banana"}')
+    for words, flags in (
+        ("transformers cannot read it", ["--model", folder]),
+        ("does not divide", ["--model", config_in(folder, "llama"), "--strategy", "hsdp", "--replicas", "3"]),
+        ("invalid choice", ["--model", config_in(folder, "llama"), "--param-dtype", "int3"]),
+    ):
+        done = plan(*flags, "--out", folder / "refused")
+        assert done.returncode != 0 and words in done.stdout + done.stderr, done.stdout + done.stderr
+    done = plan("--banana", "2")
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
+
+
+def main():
+    question = "import importlib.util as u; assert u.find_spec('transformers')"
+    if subprocess.run([PYTHON, "-c", question], capture_output=True, check=False).returncode != 0:
+        print(f"skipped: {PYTHON} has no transformers")
+        return NO_PYTORCH
+    return run_cases([*(case_of(*case) for case in CASES), check_written, check_solved, check_refusals])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
