@@ -101,8 +101,11 @@ class Installed:
 
 
 def check_every_command_starts(installed):
-    for command in ("plan", "record", "profile", "gate", "checkpoint", "doctor", "view"):
+    commands = "plan record advise solve sweep matrix profile gate check-gpu checkpoint doctor view"
+    for command in commands.split():
         installed.expect(0, "sage", command, "--help")
+    installed.expect(0, "--param-dtype", "plan", "--engine", "pytorch", "--help")
+    installed.expect(1, "run pip install 'shardlens[mcp]'", "mcp")
     installed.expect(0, "shardlens ", "--version")
     must(installed.venv / "bin/python", "-m", "shardlens", "--version", env=installed.environment)
 
@@ -213,6 +216,9 @@ def check_the_python_module(installed):
         "peak = shardlens.open('p.slp').report()['ranks'][0]['peak']['allocated_bytes']\n"
         "try:\n    shardlens.plan(model='banana', gpu='h100')\n    why = ''\n"
         "except shardlens.ShardlensError as error:\n    why = str(error)\n"
+        "same = shardlens.compare('p.slp', 'p.slp')['ranks'][0]['comparison']['rows']\n"
+        "assert all(row['change_bytes'] == 0 for row in same), same\n"
+        "assert '<iframe' in shardlens.open('p.slp')._repr_html_()\n"
         "print(json.dumps([plan['peak']['allocated_bytes'], peak, why]))\n"
     )
     planned, reported, why = json.loads(
@@ -229,6 +235,10 @@ def check_the_python_module(installed):
         "peak = run['report']['ranks'][0]['peak']['allocated_bytes']\n"
         "assert memory['total_bytes'].max() == peak, (memory, peak)\n"
         "assert memory['time_ms'].dtype == 'float64' and run['exit_code'] == 0\n"
+        f"command = [{str(SCRIPT)!r}, '--strategy', 'plain']\n"
+        "advice = shardlens.advise(command, device='null:h100', levers='optimizer=fused')\n"
+        "assert advice['as_it_is']['fits'] and advice['exit_code'] == 0, advice\n"
+        "assert '<iframe' in advice._repr_html_()\n"
     )
     must(python, "-c", text, env=installed.environment | flags, cwd=installed.work)
 
