@@ -3,16 +3,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "base/process/installation.h"
 #include "base/process/program.h"
-#include "models/torch_rules.h"
-#include "planner/simulate/allocator/replay.h"
-#include "planner/simulate/allocator/settings.h"
-#include "profiler/file/reader.h"
+#include "commands/recording_replay.h"
 #include "profiler/record/accounts.h"
 #include "profiler/record/judged_rank.h"
 #include "profiler/record/next_steps.h"
@@ -22,43 +18,12 @@
 #include "profiler/record/record_verdict.h"
 #include "profiler/record/recorded_run.h"
 #include "profiler/record/recorder_files.h"
-#include "profiler/recording/events.h"
 #include "profiler/report/report.h"
 
 namespace {
 
 using namespace shardlens;
 using namespace shardlens::profiler;
-
-/// Returns what the allocator is asked for in a recording.
-std::vector<Event> requests_of(const Profile& profile) {
-  std::vector<Event> requests;
-  std::set<uint64_t> live;
-  for (const Event& event : profile.events) {
-    if (event.space != Space::device) continue;
-    const bool allocates = event.kind == EventKind::alloc && event.value > 0;
-    const bool frees = event.kind == EventKind::free && live.erase(event.address) > 0;
-    if (allocates) live.insert(event.address);
-    if (allocates || frees) requests.push_back(event);
-  }
-  return requests;
-}
-
-/// Replays a recording without a limit, if the replay with the limit is as recorded: a program that
-/// empties the cache itself, or that has pools of its own, is not.
-std::optional<int64_t> unlimited_peak_of(const RetriedRun& run) {
-  const Profile profile = read_profile(run.path);
-  const auto& rules = models::nearest_torch_rules(pytorch_version(profile.header));
-  const planner::AllocatorSettings unlimited = planner::with_rules({}, rules);
-  planner::AllocatorSettings limited = unlimited;
-  limited.capacity_bytes = run.limit_bytes;
-  const planner::Replay replay(requests_of(profile));
-  const planner::ReplayResult again = replay.run(limited);
-  const bool is_alike = !again.failed_event && again.retries == run.retries &&
-                        again.peak_reserved_bytes == run.reserved_peak_bytes;
-  if (!is_alike) return std::nullopt;
-  return replay.run(unlimited).peak_reserved_bytes;
-}
 
 std::vector<RecordVerdict> verdicts_of(const std::vector<JudgedRank>& ranks) {
   std::vector<RecordVerdict> verdicts;
@@ -88,7 +53,7 @@ std::string unrecorded_text(const RecordedRun& run, const std::vector<RecordVerd
 
 /// Prints what was recorded, verdicts first, and returns the verdicts.
 std::vector<RecordVerdict> report_all(const RecordOptions& options, const RecordedRun& run) {
-  const std::vector<JudgedRank> ranks = judge(options, run, unlimited_peak_of);
+  const std::vector<JudgedRank> ranks = judge(options, run, replays_of);
   const std::vector<RecordVerdict> verdicts = verdicts_of(ranks);
   const std::string next = next_steps(options.out, ranks);
   print_output("\n" + unrecorded_text(run, verdicts) + verdicts_text(ranks) + "\n" +
@@ -130,7 +95,7 @@ int record_one(const RecordOptions& options, const PythonProgram& program,
 /// Prints the verdicts of all ranks that were run, and the report of the fullest rank.
 int record_ranks(const RecordOptions& options, const PythonProgram& program,
                  const RecordFiles& files) {
-  const RankRuns runs = run_ranks(options, program, files, unlimited_peak_of);
+  const RankRuns runs = run_ranks(options, program, files, replays_of);
   const JudgedRank* const fullest = runs.fullest();
   if (fullest == nullptr) return runs.exit_code();
   const std::string next = next_steps(options.out, runs.ranks);

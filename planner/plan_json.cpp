@@ -60,17 +60,6 @@ Json outside_json(const OutsideMemory& outside) {
           {"doubt", outside.doubt.empty() ? Json(nullptr) : Json(outside.doubt)}};
 }
 
-Json band_json(const PeakBand& band) {
-  return {{"least_bytes", band.least_bytes}, {"most_bytes", band.most_bytes}};
-}
-
-Json bands_json(const std::optional<PeakBands>& bands) {
-  if (!bands) return nullptr;
-  return {{"orders", bands->orders},
-          {"allocated", band_json(bands->allocated)},
-          {"reserved", band_json(bands->reserved)}};
-}
-
 Json failure_json(const std::optional<PlanFailure>& failure) {
   if (!failure) return nullptr;
   Json json = Json::object();
@@ -160,7 +149,7 @@ std::string plan_json(const Plan& plan) {
       {"retries", plan.retries},
       {"doubt", doubt_json(plan)},
       {"verdict_doubts", plan.verdict_doubts},
-      {"bands", bands_json(plan.bands)},
+      {"bands", profiler::bands_json(plan.bands)},
       {"fails_at", failure_json(plan.failure)},
       {"least_capacity_bytes", {{"fast", plan.least_fast_bytes}, {"any", plan.least_any_bytes}}},
       {"expandable_segments",

@@ -81,19 +81,9 @@ std::string cold_outside_text(const OutsideMemory& outside) {
 }
 
 /// Returns a line if addresses change the peaks.
-std::string bands_text(const Plan& plan) {
-  if (!plan.bands) return {};
-  const auto range = [](const PeakBand& band, const char* what) {
-    if (band.least_bytes == band.most_bytes) return std::string();
-    return fmt::format("{} to {} {}", bytes_text(band.least_bytes), bytes_text(band.most_bytes),
-                       what);
-  };
-  const std::string allocated = range(plan.bands->allocated, "allocated");
-  const std::string reserved = range(plan.bands->reserved, "reserved");
-  if (allocated.empty() && reserved.empty()) return {};
-  return fmt::format("  by the driver's addresses: {}{}{} in {} orders\n", allocated,
-                     allocated.empty() || reserved.empty() ? "" : ", ", reserved,
-                     plan.bands->orders);
+std::string bands_line(const Plan& plan) {
+  const std::string text = plan.bands ? profiler::bands_text(*plan.bands) : "";
+  return text.empty() ? text : "  by the driver's addresses: " + text + "\n";
 }
 
 std::string verdict_doubts_text(const Plan& plan) {
@@ -200,7 +190,7 @@ std::string plan_text(const Plan& plan) {
                   bytes_text(plan.peak.allocated_bytes), bytes_text(plan.peak.reserved_bytes),
                   bytes_text(plan.step_peak.allocated_bytes),
                   bytes_text(plan.step_peak.reserved_bytes), bytes_text(plan.static_bytes));
-  text += bands_text(plan);
+  text += bands_line(plan);
   text += fmt::format("  least memory: {} without retries, {} with\n",
                       bytes_text(plan.least_fast_bytes), bytes_text(plan.least_any_bytes));
   if (plan.pinned_bytes + plan.host_bytes > 0) {

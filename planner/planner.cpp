@@ -123,31 +123,6 @@ void judge_with(Plan& plan, const PreparedRun& run, const Timeline& timeline, co
       replay.run(settings).peak_reserved_bytes + plan.outside.total_bytes();
 }
 
-const char* words_of(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::fits:
-      return "it fits";
-    case Verdict::fits_with_retries:
-      return "it fits with retries";
-    case Verdict::does_not_fit:
-      return "it does not fit";
-  }
-  unreachable("verdict out of range");
-}
-
-/// Says in how many orders of addresses the verdict is another one.
-void doubt_addresses(Plan& plan, const PeakBands& bands) {
-  const std::array<std::pair<Verdict, int>, 3> counts = {
-      {{Verdict::does_not_fit, bands.failed_orders},
-       {Verdict::fits_with_retries, bands.retried_orders},
-       {Verdict::fits, bands.orders - bands.failed_orders - bands.retried_orders}}};
-  for (const auto& [verdict, count] : counts) {
-    if (verdict == plan.verdict || count == 0) continue;
-    plan.verdict_doubts.push_back(fmt::format("in {} of {} orders of the driver's addresses {}",
-                                              count, bands.orders, words_of(verdict)));
-  }
-}
-
 void doubt_outside(Plan& plan, const Replay& replay, const AllocatorSettings& settings) {
   for (const int64_t bytes : {plan.outside.least_bytes(), plan.outside.most_bytes()}) {
     if (bytes == plan.outside.total_bytes()) continue;
@@ -155,7 +130,7 @@ void doubt_outside(Plan& plan, const Replay& replay, const AllocatorSettings& se
     if (verdict == plan.verdict) continue;
     plan.verdict_doubts.push_back(
         fmt::format("with {} outside the allocator, as some figures say, {}", bytes_text(bytes),
-                    words_of(verdict)));
+                    profiler::words_of(verdict)));
   }
 }
 
@@ -169,7 +144,8 @@ void find_bands(Plan& plan, const Replay& replay, const AllocatorSettings& setti
   if (most_bytes <= *plan.capacity_bytes && !limits_itself(settings)) return;
   if (addresses_decide) {
     const int64_t outside_bytes = plan.outside.total_bytes();
-    doubt_addresses(plan, peaks_over_orders(replay, within(settings, plan, outside_bytes), orders));
+    plan.verdict_doubts = profiler::doubts_of(
+        peaks_over_orders(replay, within(settings, plan, outside_bytes), orders), plan.verdict);
   }
   doubt_outside(plan, replay, settings);
 }

@@ -30,8 +30,8 @@
 
 namespace shardlens::planner {
 
-enum class Verdict { fits, fits_with_retries, does_not_fit };
-constexpr auto choice_words(Verdict) { return words("fits", "fits_with_retries", "does_not_fit"); }
+using profiler::PeakBands;
+using profiler::Verdict;
 
 struct PlanOptions {
   std::string gpu{};  // --gpu; empty: as --device says

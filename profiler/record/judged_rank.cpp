@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "profiler/record/advice/host_need.h"
+#include "profiler/recording/events.h"
+#include "profiler/recording/peak_bands.h"
 #include "profiler/report/recording_report.h"
 
 namespace shardlens::profiler {
@@ -14,18 +17,24 @@ namespace {
 /// Every program that copies to a GPU pins some memory; from here on it is worth a line.
 constexpr int64_t kLeastPinnedBytes = int64_t{64} << 20;
 
+ReplayedRun replayed_run(const JudgedRank& rank) {
+  return {.path = rank.report.source,
+          .torch = pytorch_version(rank.report.header),
+          .limit_bytes = rank.report.header.capacity_bytes - rank.outside.bytes,
+          .allocated_peak_bytes = rank.report.peak_bytes(),
+          .reserved_peak_bytes = rank.report.reserved_peak_bytes().value_or(0),
+          .retries = rank.facts.retries};
+}
+
 JudgedRank judge_one(const RecordOptions& options, const std::string& path, const Problem& failure,
-                     const FindUnlimitedPeak& find_unlimited_peak) {
+                     const ReplayRun& replay) {
   JudgedRank rank{.report = report_of(path), .facts = read_record_facts(path)};
   rank.report.source = path;
   rank.outside = outside_of(options, rank.report, rank.facts);
-  const bool has_retries = rank.facts.retries > 0 && rank.report.main_space() != nullptr;
-  if (has_retries && find_unlimited_peak) {
-    rank.facts.reserved_without_limit_bytes =
-        find_unlimited_peak({.path = path,
-                             .limit_bytes = rank.report.header.capacity_bytes - rank.outside.bytes,
-                             .reserved_peak_bytes = rank.report.reserved_peak_bytes().value_or(0),
-                             .retries = rank.facts.retries});
+  if (replay && rank.report.reserved_peak_bytes()) {
+    rank.facts.replays = replay(replayed_run(rank));
+    rank.report.bands = rank.facts.replays.bands;
+    keep_fact(path, "bands", bands_json(rank.report.bands));
   }
   rank.report.foresee_full(rank.outside.bytes);
   rank.verdict = verdict_of(rank.report, rank.facts, rank.outside.bytes, failure);
@@ -43,11 +52,11 @@ JudgedRank judge_one(const RecordOptions& options, const std::string& path, cons
 }  // namespace
 
 std::vector<JudgedRank> judge(const RecordOptions& options, const RecordedRun& run,
-                              const FindUnlimitedPeak& find_unlimited_peak) {
+                              const ReplayRun& replay) {
   const Problem failure = failure_text(run.accounts, run.end);
   std::vector<JudgedRank> ranks;
   for (const auto& path : run.recordings) {
-    ranks.push_back(judge_one(options, path.string(), failure, find_unlimited_peak));
+    ranks.push_back(judge_one(options, path.string(), failure, replay));
   }
   return ranks;
 }

@@ -26,21 +26,23 @@ struct JudgedRank {
   std::vector<Advice> advice = {};
 };
 
-/// The facts about a recording that had retries.
-struct RetriedRun {
+/// The facts about a recording that tell whether a replay went as the program did.
+struct ReplayedRun {
   std::string path;
+  std::string torch;        // the version of PyTorch
   int64_t limit_bytes = 0;  // what PyTorch could reserve
+  int64_t allocated_peak_bytes = 0;
   int64_t reserved_peak_bytes = 0;
   int64_t retries = 0;
 };
 
-/// Returns the reserved peak of the same requests without a limit; nothing if it cannot be told.
-/// The planner's model of the allocator replays them, which this room does not know.
-using FindUnlimitedPeak = std::function<std::optional<int64_t>(const RetriedRun& run)>;
+/// Finds what the same requests lead to without a limit and with other addresses. The planner's
+/// model of the allocator replays them, which this room does not know.
+using ReplayRun = std::function<Replays(const ReplayedRun& run)>;
 
 /// Judges the recordings of a run, by rank, and keeps what it finds beside each (rankR.json).
 std::vector<JudgedRank> judge(const RecordOptions& options, const RecordedRun& run,
-                              const FindUnlimitedPeak& find_unlimited_peak = {});
+                              const ReplayRun& replay = {});
 
 /// Returns a verdict, all doubts about it, and how far PyTorch's own counters agree.
 std::string verdict_text(const JudgedRank& rank);

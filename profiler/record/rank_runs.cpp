@@ -45,10 +45,8 @@ bool takes_more(const JudgedRank& one, const JudgedRank& other) {
 class Session {
  public:
   Session(const RecordOptions& options, const PythonProgram& program, const RecordFiles& files,
-          const FindUnlimitedPeak& find_unlimited_peak)
-      : options_(options),
-        find_unlimited_peak_(find_unlimited_peak),
-        commands_(options, program, files) {}
+          const ReplayRun& replay)
+      : options_(options), replay_(replay), commands_(options, program, files) {}
 
   RankRuns run() {
     const bool is_listed = options_.ranks->kind == WantedRanks::Kind::listed;
@@ -113,7 +111,7 @@ class Session {
   }
 
   void keep(int rank, const RecordedRun& run) {
-    std::vector<JudgedRank> judged = judge(options_, run, find_unlimited_peak_);
+    std::vector<JudgedRank> judged = judge(options_, run, replay_);
     std::vector<RecordVerdict> verdicts;
     for (JudgedRank& one : judged) {
       verdicts.push_back(one.verdict);
@@ -143,7 +141,7 @@ class Session {
   }
 
   const RecordOptions& options_;
-  const FindUnlimitedPeak& find_unlimited_peak_;
+  const ReplayRun& replay_;
   RecordedRuns commands_;
   RankRuns runs_;
   size_t wanted_ = 0;
@@ -178,8 +176,8 @@ const JudgedRank* RankRuns::fullest() const {
 }
 
 RankRuns run_ranks(const RecordOptions& options, const PythonProgram& program,
-                   const RecordFiles& files, const FindUnlimitedPeak& find_unlimited_peak) {
-  return Session(options, program, files, find_unlimited_peak).run();
+                   const RecordFiles& files, const ReplayRun& replay) {
+  return Session(options, program, files, replay).run();
 }
 
 std::string ranks_text(const RankRuns& runs) {

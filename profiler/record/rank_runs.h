@@ -33,7 +33,7 @@ struct RankRuns {
 /// Runs the ranks that `options.ranks` wants. The first one runs alone: it tells the world size,
 /// the groups, and how many processes fit this host at once. Progress goes to stderr.
 RankRuns run_ranks(const RecordOptions& options, const PythonProgram& program,
-                   const RecordFiles& files, const FindUnlimitedPeak& find_unlimited_peak);
+                   const RecordFiles& files, const ReplayRun& replay);
 
 /// Returns a table of the ranks that were run, largest first, and what was assumed.
 std::string ranks_text(const RankRuns& runs);

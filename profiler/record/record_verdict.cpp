@@ -243,8 +243,8 @@ namespace {
 /// give memory back, so the recorded peak says little then; but more was wanted than there was.
 std::string without_retries_text(const RecordFacts& facts, const Peaks& peaks,
                                  int64_t outside_bytes, int64_t capacity_bytes) {
-  if (facts.reserved_without_limit_bytes) {
-    return bytes_text(*facts.reserved_without_limit_bytes + outside_bytes);
+  if (const auto unlimited = facts.replays.unlimited_peak_bytes) {
+    return bytes_text(*unlimited + outside_bytes);
   }
   const int64_t reserved = peaks.reserved + outside_bytes;
   if (reserved > capacity_bytes) return bytes_text(reserved) + " or more";
@@ -302,6 +302,16 @@ std::string bounds_text(const RankReport& report) {
                      bytes_text(report.peak_bytes()));
 }
 
+void add_address_doubts(std::vector<std::string>& doubts, const RankReport& report,
+                        const RecordFacts& facts) {
+  if (!facts.replays.doubt.empty()) doubts.push_back(facts.replays.doubt);
+  if (!facts.replays.bands_in_gpu) return;
+  const Verdict has_room = facts.retries > 0 ? Verdict::fits_with_retries : Verdict::fits;
+  const Verdict seen = report.out_of_memory_count > 0 ? Verdict::does_not_fit : has_room;
+  const std::vector<std::string> more = doubts_of(*facts.replays.bands_in_gpu, seen);
+  doubts.insert(doubts.end(), more.begin(), more.end());
+}
+
 }  // namespace
 
 RecordVerdict verdict_of(const RankReport& report, const RecordFacts& facts, int64_t outside_bytes,
@@ -319,6 +329,7 @@ RecordVerdict verdict_of(const RankReport& report, const RecordFacts& facts, int
   if (const std::string bounds = bounds_text(report); !bounds.empty()) {
     verdict.doubts.push_back(bounds);
   }
+  add_address_doubts(verdict.doubts, report, facts);
   if (facts.shapes > 0) {
     verdict.doubts.emplace_back(
         "shapes depended on values, which are 0 here: the program may take more on a GPU");

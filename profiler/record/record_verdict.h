@@ -10,6 +10,7 @@
 #include "base/fault.h"
 #include "profiler/record/accounts.h"
 #include "profiler/record/advice/program_uses.h"
+#include "profiler/recording/peak_bands.h"
 #include "profiler/report/report.h"
 
 namespace shardlens::profiler {
@@ -27,6 +28,15 @@ struct GpuGroup {
   bool operator==(const GpuGroup&) const = default;
 };
 
+/// The peaks that the requests of a recording lead to elsewhere.
+struct Replays {
+  /// The reserved peak without a limit, of a program that had retries; nothing: unknown.
+  std::optional<int64_t> unlimited_peak_bytes = {};
+  std::optional<PeakBands> bands = {};         // of the peaks; nothing: unknown
+  std::optional<PeakBands> bands_in_gpu = {};  // within its memory; nothing: none comes near
+  std::string doubt = {};                      // why these are not known; empty: they are
+};
+
 /// Holds what the recorded process reported about itself when it ended.
 struct RecordFacts {
   int64_t retries = 0;  // allocations served after cached memory was freed
@@ -37,8 +47,7 @@ struct RecordFacts {
   std::vector<std::vector<int>> groups = {};  // the ranks of each group that the program made
   std::vector<std::string> doubts = {};       // what the recording may lack, one line each
   ProgramUses uses = {};                      // what the program does already to take less
-  /// The reserved peak without a limit, of a program that had retries; nothing: unknown.
-  std::optional<int64_t> reserved_without_limit_bytes = {};
+  Replays replays = {};
   bool is_history = false;  // recorded by PyTorch's own memory history
   bool is_known = false;    // false: the process ended without reporting
 };

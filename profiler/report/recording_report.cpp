@@ -9,6 +9,7 @@
 #include "base/limits.h"
 #include "base/strict_json.h"
 #include "profiler/file/reader.h"
+#include "profiler/recording/peak_bands.h"
 
 namespace shardlens::profiler {
 
@@ -28,6 +29,7 @@ void add_facts(RankReport& report, const std::string& path) {
   if (!facts || !facts->is_object()) return report.foresee_full(0);
   const auto beside = facts->value("beside_pytorch", nlohmann::json());
   report.foresee_full(whole_in(beside, "bytes").value_or(0));
+  report.bands = read_bands(facts->value("bands", nlohmann::json()));
   const auto sources = facts->value("sources", nlohmann::json());
   if (!sources.is_object()) return;
   for (const auto& [name, fingerprint] : sources.items()) {

@@ -19,6 +19,7 @@
 #include "profiler/program/growth.h"
 #include "profiler/program/program_lines.h"
 #include "profiler/program/step_pattern.h"
+#include "profiler/recording/peak_bands.h"
 #include "profiler/recording/profile.h"
 #include "profiler/report/block_tracker.h"
 #include "profiler/report/growth_watch.h"
@@ -38,7 +39,7 @@ struct NamedAllocation {
   int64_t asked_bytes = 0;
   Category category{};
   std::string label;
-  std::string name;  // what it holds, if the program says: "layers.7.up.weight"
+  std::string name;    // what it holds, if the program says: "layers.7.up.weight"
   std::string caller;  // see Callers; empty: unknown
   int32_t action_id = -1;
   std::string action;       // in words, without its id; empty: none, or not in the schedule
@@ -141,6 +142,7 @@ struct RankReport {
   std::vector<OutOfMemory> out_of_memory;       // the first few, and the last
   int64_t out_of_memory_count = 0;
   std::array<CounterReport, kCounters> counters{};
+  std::optional<PeakBands> bands;       // of its peaks; nothing: `shardlens record` found none
   std::optional<PinnedUse> pinned_use;  // empty: what was asked was not recorded
   Losses losses;
   Ledger ledger;

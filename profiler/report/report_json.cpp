@@ -325,6 +325,7 @@ Json rank_json(const RankReport& rank) {
        {{"allocated_bytes", space.peak_bytes},
         {"reserved_bytes", value_or_null(rank.reserved_peak_bytes())},
         {"requested_bytes", space.peak_asked_bytes}}},
+      {"bands", bands_json(rank.bands)},
       {"growth", growth_json(rank.growth)},
       {"step_peak", step_peak_json(rank)},
       {"steps", steps_json(rank)},

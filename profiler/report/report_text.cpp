@@ -79,6 +79,12 @@ std::string judgement_rows(const Judgement& judgement) {
   return text + row("", fmt::format("and {} more", judgement.faults.size() - kFaultRows));
 }
 
+/// Returns the line of the ranges of the peaks, or nothing if they do not depend on addresses.
+std::string bands_row(const RankReport& rank) {
+  const std::string text = rank.bands ? bands_text(*rank.bands) : "";
+  return text.empty() ? "" : row("by the addresses", text);
+}
+
 std::string peak_rows(const RankReport& rank, const SpaceReport& space) {
   const auto reserved = rank.reserved_peak_bytes();
   const auto peak_text = [&](int64_t bytes, const std::optional<int64_t>& of_segments) {
@@ -88,6 +94,7 @@ std::string peak_rows(const RankReport& rank, const SpaceReport& space) {
         of_segments ? fmt::format(", {}{} reserved", bound, bytes_text(*of_segments)) : "");
   };
   std::string text = row("peak", peak_text(space.peak_bytes, reserved));
+  text += bands_row(rank);
   text += row("when", moment_text(rank, space.peak_at));
   text += action_row(space.peak_at.action, space.peak_action);
   if (!rank.step_peak) return text;

@@ -4,11 +4,15 @@
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "planner/simulate/allocator/peak_bands.h"
+#include "planner/simulate/allocator/recorded_requests.h"
+#include "profiler/recording/profile.h"
 #include "tests/evidence/gpu_history.h"
 #include "tests/evidence/gpu_replay.h"
 
@@ -42,6 +46,50 @@ void check_equal(const Comparison& seen) {
 bool has_failure(const GpuHistory& history) {
   return std::ranges::count(history.events, GpuEventKind::oom, &GpuEvent::kind) > 0;
 }
+
+/// Writes a history's events as the recorder would have.
+class AsRecorded {
+ public:
+  std::vector<profiler::Event> events(const GpuHistory& history) && {
+    for (const GpuEvent& event : history.events) take(event);
+    return std::move(events_);
+  }
+
+ private:
+  using Kind = profiler::EventKind;
+
+  void take(const GpuEvent& event) {
+    switch (event.kind) {
+      case GpuEventKind::alloc:
+        return add(event, Kind::alloc, profiler::Space::device);
+      case GpuEventKind::free_requested:
+        add(event, Kind::free, profiler::Space::device);
+        add({}, Kind::hold, profiler::Space::device);
+        return;
+      case GpuEventKind::free_completed:
+        return add(event, Kind::release, profiler::Space::device);
+      case GpuEventKind::segment_alloc:
+        return add(event, Kind::alloc, profiler::Space::segment);
+      case GpuEventKind::segment_free:
+      case GpuEventKind::segment_free_cache:
+        return add(event, Kind::free, profiler::Space::segment);
+      case GpuEventKind::oom:
+        return add(event, Kind::out_of_memory, profiler::Space::device);
+      default:
+        FAIL("a recording of this kind of event is not replayed");
+    }
+  }
+
+  void add(const GpuEvent& event, Kind kind, profiler::Space space) {
+    events_.push_back({.address = event.address,
+                       .value = event.bytes,
+                       .stream = event.stream,
+                       .kind = kind,
+                       .space = space});
+  }
+
+  std::vector<profiler::Event> events_;
+};
 
 void print(const GpuHistory& history, const Comparison& seen, const Comparison& falling) {
   fmt::print("{:12} {:28} {:20} {:5} of {:5} {:7} {:4} of {:4} {:3} of {:2} {:14} {:+}\n",
@@ -87,11 +135,34 @@ TEST_CASE("evidence: what real GPUs reserved lies in the band over orders of add
   for (const GpuHistory& history : histories()) {
     INFO(history.file);
     const planner::Replay replay(requests_of(history));
-    const planner::PeakBands bands = planner::peaks_over_orders(replay, history.settings);
+    const profiler::PeakBands bands = planner::peaks_over_orders(replay, history.settings);
     const int64_t reserved_bytes = GpuReplay(history, true).run().reserved_bytes;
     CHECK(bands.reserved.least_bytes <= reserved_bytes);
     CHECK(bands.reserved.most_bytes >= reserved_bytes);
     // Where the GPU ran out of memory, other addresses could have left room.
     CHECK((bands.failed_orders > 0) == has_failure(history));
   }
+}
+
+TEST_CASE("a recording's requests and addresses lead to the peaks of our own H100") {
+  int compared = 0;
+  for (const GpuHistory& history : read_gpu_histories(kOwnFolder / "allocator")) {
+    const bool is_replayed = history.start.empty() && !history.has_private_pools &&
+                             !history.settings.expandable_segments && !has_failure(history);
+    if (!is_replayed) continue;
+    INFO(history.file);
+    planner::RecordedRequests requests;
+    for (const profiler::Event& event : AsRecorded().events(history)) requests.take(event);
+    CHECK_FALSE(requests.ran_out());
+    CHECK_FALSE(requests.has_more_than_model());
+    const planner::SegmentAddresses addresses = requests.addresses();
+    const int64_t retries = history.alloc_retries.value_or(0);
+    const planner::Replay replay(std::move(requests).history(retries > 0));
+    const planner::ReplayResult result = replay.run(history.settings, addresses);
+    const Comparison seen = GpuReplay(history, true).run();
+    CHECK(result.peak_reserved_bytes == seen.reserved_bytes);
+    CHECK(result.retries == retries);
+    ++compared;
+  }
+  CHECK(compared >= 8);
 }

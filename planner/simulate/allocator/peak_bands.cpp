@@ -1,10 +1,12 @@
 #include "planner/simulate/allocator/peak_bands.h"
 
-#include <algorithm>
 #include <stdexcept>
 #include <string>
 
 namespace shardlens::planner {
+
+using profiler::PeakBand;
+using profiler::PeakBands;
 
 namespace {
 
@@ -16,8 +18,7 @@ SegmentAddresses addresses_of(int index, uint64_t seed) {
 
 void widen(PeakBand& band, int64_t bytes, bool is_first) {
   if (is_first) band = {.falling_bytes = bytes, .least_bytes = bytes, .most_bytes = bytes};
-  band.least_bytes = std::min(band.least_bytes, bytes);
-  band.most_bytes = std::max(band.most_bytes, bytes);
+  band.include(bytes);
 }
 
 }  // namespace

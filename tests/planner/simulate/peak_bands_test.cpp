@@ -15,6 +15,8 @@
 
 using namespace shardlens;
 using namespace shardlens::planner;
+using profiler::PeakBand;
+using profiler::PeakBands;
 
 namespace {
 

@@ -6,8 +6,9 @@ recordings with what PyTorch itself says about the same processes.
 In every case the command's exit code is passed on; the peaks that `shardlens profile report` finds
 in the .slp file are PyTorch's max_memory_allocated and max_memory_reserved to the byte; every event
 of the allocator's own history is in the recording, in the same order and size (when a freed block
-was completed is left out, since exports do not say it); at most 6 % of the peak has no category,
-and the recording leaves nothing in doubt.
+was completed is left out, since exports do not say it); the ranges over orders of addresses hold
+these peaks, and with falling addresses a replay leads to them; at most 6 % of the peak has no
+category, and the recording leaves nothing in doubt.
 
 With `facts` each case of `long` runs as one rank, and a line of JSON says what was compared, for
 tests/pytorch; the exit code is then 0 whatever was found.
@@ -147,6 +148,19 @@ def check_peaks(run):
     peak = run.report["peak"]
     expect("allocated", peak["allocated_bytes"], run.oracle["allocated_bytes"])
     expect("reserved", peak["reserved_bytes"], run.oracle["reserved_bytes"])
+    check_bands(run)
+
+
+def check_bands(run):
+    """The null device has falling addresses, so the replay with these must lead to the peaks."""
+    bands = run.report["bands"]
+    expect("bands in rankR.json", run.facts["bands"], bands)
+    for name in ("allocated", "reserved"):
+        band, peak = bands[name], run.oracle[f"{name}_bytes"]
+        expect(f"{name} with falling addresses", band["falling_bytes"], peak)
+        expect(f"{name} in {band}", band["least_bytes"] <= peak <= band["most_bytes"], True)
+        if bands["orders"] == 1:
+            expect(f"{name} in one order", [band["least_bytes"], band["most_bytes"]], [peak, peak])
 
 
 def check_counters(run):

@@ -147,7 +147,7 @@ TEST_CASE("a verdict on retries says what it takes without them, as far as it is
   // Retries gave memory back, so the recorded peak is too low.
   CHECK_THAT(verdict_of(report_of_peak(60, 70), facts, kGiB, {}).line,
              ContainsSubstring("without them it takes more than 80.00 GiB"));
-  facts.reserved_without_limit_bytes = 90 * kGiB;
+  facts.replays.unlimited_peak_bytes = 90 * kGiB;
   CHECK_THAT(verdict_of(report_of_peak(60, 70), facts, kGiB, {}).line,
              ContainsSubstring("without them it takes 91.00 GiB (including 1.00 GiB beside "
                                "PyTorch), but there are 80.00 GiB"));

@@ -18,6 +18,8 @@ namespace {
 
 using namespace shardlens;
 using namespace shardlens::planner;
+using profiler::PeakBand;
+using profiler::PeakBands;
 
 constexpr int kAllOrders = 640;  // stands for all of them
 constexpr int kSeeds = 8;

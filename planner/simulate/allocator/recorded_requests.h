@@ -1,0 +1,48 @@
+// Reads from a recording what its program asked of PyTorch's allocator, and where the driver put
+// the segments, so that a replay can say what other addresses would have led to.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "planner/simulate/allocator/addresses.h"
+#include "planner/simulate/allocator/replay.h"
+#include "profiler/recording/profile.h"
+
+namespace shardlens::planner {
+
+/// Takes the events of a recording one by one. Requests end with the first one that found no
+/// memory, since the program would have gone another way with other addresses.
+class RecordedRequests {
+ public:
+  void take(const profiler::Event& event);
+
+  /// Returns the requests. `has_retries`: segments were given back to make room, not only by
+  /// torch.cuda.empty_cache(). Call it once.
+  AllocatorHistory history(bool has_retries) &&;
+  /// Returns the order of addresses that the program had.
+  SegmentAddresses addresses() const;
+
+  bool ran_out() const { return ran_out_; }
+  /// True if the model of the allocator lacks what the program used: private pools (CUDA graphs,
+  /// torch.cuda.MemPool), or expandable segments.
+  bool has_more_than_model() const { return has_more_than_model_; }
+
+ private:
+  void take_segment(const profiler::Event& event);
+  void take_block(const profiler::Event& event);
+  void hold_last_freed();
+  void free(uint32_t block);
+
+  std::vector<AllocatorRequest> requests_;
+  std::vector<uint64_t> segments_;                 // their addresses, as they were taken
+  std::unordered_map<uint64_t, uint32_t> blocks_;  // in use, by address
+  std::unordered_map<uint64_t, uint32_t> held_;    // freed, but other streams use them
+  uint32_t made_blocks_ = 0;
+  uint64_t last_freed_ = 0;  // its address
+  bool ran_out_ = false;
+  bool has_more_than_model_ = false;
+};
+
+}  // namespace shardlens::planner
