@@ -37,14 +37,44 @@ std::string percent_text(double percent) {
   return std::isinf(percent) ? std::string("from nothing") : fmt::format("{:+.2f} %", percent);
 }
 
+/// Returns by how much a peak grows in those orders of addresses in which it is least and most, if
+/// this answers the gate otherwise than `growth` does; nothing if it does not.
+std::string doubt_about(const RankDiff& rank, PeakBand PeakBands::*peak, double growth,
+                        double limit_percent, std::string_view name) {
+  if (!rank.a.bands || !rank.b.bands) return {};
+  const PeakBand &a = *rank.a.bands.*peak, &b = *rank.b.bands.*peak;
+  const double at_least = Pair{a.least_bytes, b.least_bytes}.growth_percent();
+  const double at_most = Pair{a.most_bytes, b.most_bytes}.growth_percent();
+  const double least = std::min({growth, at_least, at_most});
+  const double most = std::max({growth, at_least, at_most});
+  if ((least > limit_percent) == (most > limit_percent)) return {};
+  return fmt::format("in doubt: {} of rank {} grows by {} to {}, by the driver's addresses", name,
+                     rank.b.rank, percent_text(least), percent_text(most));
+}
+
+/// Returns the doubts about the answer of the gate, as sentences without an end.
+std::vector<std::string> doubts_about(const RunDiff& diff, double limit_percent) {
+  std::vector<std::string> doubts;
+  for (const RankDiff& rank : diff.ranks) {
+    doubts.push_back(doubt_about(rank, &PeakBands::allocated, rank.gated_allocated_percent(),
+                                 limit_percent, "the peak"));
+    if (!rank.reserved) continue;
+    doubts.push_back(doubt_about(rank, &PeakBands::reserved, rank.gated_reserved_percent(),
+                                 limit_percent, "reserved memory"));
+  }
+  std::erase(doubts, "");
+  return doubts;
+}
+
 std::string headline(const RunDiff& diff, double limit_percent) {
   const RankDiff& worst = diff.worst_gated_pair();
   const double growth = worst.gated_growth_percent();
-  const bool is_reserved = growth > worst.growth_percent();
-  return fmt::format("{} of rank {} {}: {}, the limit is {} %",
-                     is_reserved ? "reserved memory" : "the peak", worst.b.rank,
-                     growth > limit_percent ? "grew too much" : "is within the limit",
-                     percent_text(growth), limit_percent);
+  const bool is_reserved = growth > worst.gated_allocated_percent();
+  return fmt::format(
+      "{} of rank {} {}: {}{}, the limit is {} %", is_reserved ? "reserved memory" : "the peak",
+      worst.b.rank, growth > limit_percent ? "grew too much" : "is within the limit",
+      percent_text(growth), worst.compares_replays() ? " with the same order of addresses" : "",
+      limit_percent);
 }
 
 std::string markdown_row(std::string_view name, const Pair& pair) {
@@ -92,6 +122,7 @@ std::string gate_markdown(const RunDiff& diff, double limit_percent) {
     text += fmt::format("**Not comparable**: {} ({}).\n\n", finding.text,
                         info_of(finding.obstacle).why);
   }
+  for (const std::string& doubt : doubts_about(diff, limit_percent)) text += doubt + ".\n\n";
   text += fmt::format("| rank {} | base | new | growth |\n|---|---:|---:|---:|\n", worst.b.rank);
   text += markdown_row("**peak allocated**", worst.peak);
   if (worst.reserved) text += markdown_row("**peak reserved**", *worst.reserved);
@@ -136,6 +167,7 @@ CommandOutcome gate_command(const std::vector<std::string>& arguments,
   if (!markdown.empty()) write_text(markdown, gate_markdown(diff, limit));
   std::string line = fmt::format("{}; {}", headline(diff, limit), verdict(diff.worst_gated_pair()));
   for (const FoundObstacle& finding : found) line += fmt::format("; allowed: {}", finding.text);
+  for (const std::string& doubt : doubts_about(diff, limit)) line += "; " + doubt;
   const std::string growth = growth_in(new_ranks);
   line += growth;
   const bool may_grow = fail_on.empty() || growth.empty();

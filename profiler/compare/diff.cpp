@@ -41,7 +41,8 @@ Side side_of(const RankReport& report) {
             .last_step = 0,
             .ran_out_of_memory = report.out_of_memory_count > 0,
             .has_shards = has_shards(report.header),
-            .judgement = report.judgement};
+            .judgement = report.judgement,
+            .bands = report.bands};
   if (report.steps.empty()) return side;
   const auto [first, last] = std::ranges::minmax(report.steps, {}, &StepPeak::step);
   side.first_step = first.step;
@@ -81,8 +82,24 @@ double Pair::growth_percent() const {
 
 double RankDiff::growth_percent() const { return peak.growth_percent(); }
 
+bool RankDiff::compares_replays() const {
+  const bool depends = a.bands && b.bands && a.bands->orders > 1;
+  return depends && a.is_on_gpu() && b.is_on_gpu();
+}
+
+double RankDiff::gated_allocated_percent() const {
+  if (!compares_replays()) return growth_percent();
+  return Pair{a.bands->allocated.falling_bytes, b.bands->allocated.falling_bytes}.growth_percent();
+}
+
+double RankDiff::gated_reserved_percent() const {
+  if (!reserved) return -std::numeric_limits<double>::infinity();
+  if (!compares_replays()) return reserved->growth_percent();
+  return Pair{a.bands->reserved.falling_bytes, b.bands->reserved.falling_bytes}.growth_percent();
+}
+
 double RankDiff::gated_growth_percent() const {
-  return reserved ? std::max(growth_percent(), reserved->growth_percent()) : growth_percent();
+  return std::max(gated_allocated_percent(), gated_reserved_percent());
 }
 
 const RankDiff& RunDiff::worst_pair() const {

@@ -41,6 +41,9 @@ struct Side {
   bool ran_out_of_memory = false;
   bool has_shards = false;
   Judgement judgement;
+  std::optional<PeakBands> bands{};  // over orders of the driver's addresses
+
+  bool is_on_gpu() const { return device == "cuda"; }
 };
 
 struct RankDiff {
@@ -57,6 +60,11 @@ struct RankDiff {
   std::string_view name_of(Category category) const;
   /// Returns the growth of the peak in percent of A's; infinite if A has none and B has one.
   double growth_percent() const;
+  /// True if a gate compares replays. On GPUs each run has addresses of its own, so both are
+  /// compared as the same order of addresses has them, where that makes a difference.
+  bool compares_replays() const;
+  double gated_allocated_percent() const;
+  double gated_reserved_percent() const;  // -infinity where one of them lacks segments
   /// Returns the growth of the allocated peak or of the reserved one, whichever is greater.
   double gated_growth_percent() const;
 };

@@ -180,3 +180,52 @@ TEST_CASE("a gate refuses recordings that it cannot compare") {
   refused({files.base(), files.folder.file("none.slp")}, "no such file");
   refused({files.base(), files.grown(), "--allow", "all"}, "--allow all: choose from damaged");
 }
+
+namespace {
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+PeakBand band(int64_t falling, int64_t least, int64_t most) {
+  return {falling * kMiB, least * kMiB, most * kMiB};
+}
+
+/// Returns a report with these ranges of the peak, that of reserved being exact.
+RankReport with_band(int64_t mebibytes, const char* device, const PeakBand& allocated) {
+  RankReport report = analyse(tests::small_recording(0, mebibytes << 20));
+  report.header.device = device;
+  report.bands = PeakBands{.allocated = allocated, .reserved = band(9, 9, 9), .orders = 40};
+  return report;
+}
+
+}  // namespace
+
+TEST_CASE("a gate doubts its answer where other addresses would give another") {
+  const Files files;
+  PeakBand base = band(7, 7, 7), grown = band(9, 9, 9);
+  const auto gate = [&] {
+    return gate_command({files.base(), files.grown(), "--fail-above", "10%"},
+                        [&](const std::string& path) {
+                          const bool is_base = path == files.base();
+                          return with_band(is_base ? 3 : 5, "null:h100", is_base ? base : grown);
+                        });
+  };
+  CHECK(gate().exit_code == 1);
+  CHECK(gate().error.find("in doubt") == std::string::npos);
+  base = band(7, 7, 9);
+  CHECK(gate().exit_code == 1);
+  CHECK_THAT(gate().error, ContainsSubstring("in doubt: the peak of rank 0 grows by +0.00 % to "
+                                             "+28.57 %, by the driver's addresses"));
+}
+
+TEST_CASE("a gate compares runs on GPUs as the same order of addresses has them") {
+  const Files files;
+  const auto gate = [&](const char* device) {
+    return gate_command({files.base(), files.grown()},
+                        [&](const std::string& path) {
+                          return with_band(path == files.base() ? 3 : 5, device, band(7, 7, 9));
+                        })
+        .exit_code;
+  };
+  CHECK(gate("null:h100") == 1);
+  CHECK(gate("cuda") == 0);
+}
