@@ -1,6 +1,7 @@
 #include "planner/simulate/allocator/recorded_requests.h"
 
 #include <utility>
+#include <vector>
 
 namespace shardlens::planner {
 
@@ -20,7 +21,10 @@ void RecordedRequests::take_segment(const Event& event) {
   if (!takes && !gives_back) return;
   // The label says that pages were mapped into an expandable segment, the action which pool it is.
   has_more_than_model_ |= takes && (event.label != 0 || event.action >= 0);
-  if (takes) return segments_.push_back(event.address);
+  if (takes) {
+    note_retry();
+    return segments_.push_back(event.address);
+  }
   const bool goes_on =
       !requests_.empty() && requests_.back().kind == AllocatorRequestKind::empty_cache;
   if (!goes_on) requests_.push_back({.kind = AllocatorRequestKind::empty_cache});
@@ -32,6 +36,7 @@ void RecordedRequests::take_block(const Event& event) {
     case EventKind::out_of_memory: {
       if (event.value <= 0) return;
       ran_out_ = event.kind == EventKind::out_of_memory;
+      if (ran_out_) note_retry();
       if (!ran_out_) blocks_[event.address] = made_blocks_;
       requests_.push_back({.bytes = event.value, .block = made_blocks_++, .stream = event.stream});
       return;
@@ -55,6 +60,13 @@ void RecordedRequests::take_block(const Event& event) {
   }
 }
 
+/// Notes that the last request may not be one, but the allocator's way to make room.
+void RecordedRequests::note_retry() {
+  const bool empties =
+      !requests_.empty() && requests_.back().kind == AllocatorRequestKind::empty_cache;
+  if (empties) maybe_retries_.push_back(requests_.size() - 1);
+}
+
 /// Takes back the last free: [Note: held blocks].
 void RecordedRequests::hold_last_freed() {
   const bool was_free = !requests_.empty() && requests_.back().kind == AllocatorRequestKind::free;
@@ -68,12 +80,15 @@ void RecordedRequests::free(uint32_t block) {
 }
 
 AllocatorHistory RecordedRequests::history(bool has_retries) && {
-  if (has_retries) {
-    std::erase_if(requests_, [](const AllocatorRequest& request) {
-      return request.kind == AllocatorRequestKind::empty_cache;
-    });
+  if (!has_retries) return {.requests = std::move(requests_)};
+  std::vector<AllocatorRequest> kept;
+  auto skipped = maybe_retries_.begin();
+  for (size_t i = 0; i < requests_.size(); ++i) {
+    const bool is_retry = skipped != maybe_retries_.end() && *skipped == i;
+    if (is_retry) ++skipped;
+    if (!is_retry) kept.push_back(requests_[i]);
   }
-  return {.requests = std::move(requests_)};
+  return {.requests = std::move(kept)};
 }
 
 SegmentAddresses RecordedRequests::addresses() const {

@@ -2,6 +2,7 @@
 // the segments, so that a replay can say what other addresses would have led to.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <unordered_map>
 #include <vector>
@@ -18,8 +19,8 @@ class RecordedRequests {
  public:
   void take(const profiler::Event& event);
 
-  /// Returns the requests. `has_retries`: segments were given back to make room, not only by
-  /// torch.cuda.empty_cache(). Call it once.
+  /// Returns the requests. `has_retries`: segments that were given back just before one was taken,
+  /// or could not be, made room for it; else torch.cuda.empty_cache() gave them. Call it once.
   AllocatorHistory history(bool has_retries) &&;
   /// Returns the order of addresses that the program had.
   SegmentAddresses addresses() const;
@@ -32,10 +33,12 @@ class RecordedRequests {
  private:
   void take_segment(const profiler::Event& event);
   void take_block(const profiler::Event& event);
+  void note_retry();
   void hold_last_freed();
   void free(uint32_t block);
 
   std::vector<AllocatorRequest> requests_;
+  std::vector<size_t> maybe_retries_;              // of the requests, those that empty the cache
   std::vector<uint64_t> segments_;                 // their addresses, as they were taken
   std::unordered_map<uint64_t, uint32_t> blocks_;  // in use, by address
   std::unordered_map<uint64_t, uint32_t> held_;    // freed, but other streams use them
