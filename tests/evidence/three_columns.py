@@ -5,9 +5,9 @@ allocator on the null device, both with the addresses that the GPUs' drivers gav
     three_columns.py --python PYTHON [--bin FOLDER] [FOLDER...]
 
 PYTHON has PyTorch 2.11 or older. The folders have histories and an index.jsonl; without any they
-are tests/fixtures/gpu/h100/allocator and the evidence folder's. Private pools and expandable segments
-are left out, since cudaMalloc does not give these. Exits with 1 if any block differs, and with 77
-if something is missing.
+are tests/fixtures/gpu/h100/allocator and the evidence folder's. Private pools and expandable
+segments are left out, since cudaMalloc does not give these. Exits with 1 if any block differs, and
+with 77 if something is missing.
 """
 
 import argparse
