@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "profiler/compare/origin.h"
+#include "profiler/program/pulled_levers.h"
 #include "profiler/recording/profile.h"
 
 namespace shardlens::profiler {
@@ -41,6 +42,7 @@ Side side_of(const RankReport& report) {
             .last_step = 0,
             .ran_out_of_memory = report.out_of_memory_count > 0,
             .has_shards = has_shards(report.header),
+            .levers = pulled_levers_text(report.header),
             .judgement = report.judgement,
             .bands = report.bands};
   if (report.steps.empty()) return side;

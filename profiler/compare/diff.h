@@ -40,6 +40,7 @@ struct Side {
   int64_t last_step = 0;
   bool ran_out_of_memory = false;
   bool has_shards = false;
+  std::string levers{};  // with which it was recorded; "": the program as it is
   Judgement judgement;
   std::optional<PeakBands> bands{};  // over orders of the driver's addresses
 

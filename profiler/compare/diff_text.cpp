@@ -80,6 +80,17 @@ std::string step_diff_rows(const std::vector<StepDiff>& steps) {
   return text;
 }
 
+/// Returns the levers of each side; nothing if neither was recorded with any.
+std::string levers_rows(const RankDiff& diff) {
+  if (diff.a.levers.empty() && diff.b.levers.empty()) return {};
+  const auto line = [](char name, const Side& side) {
+    const bool is_as_it_is = side.levers.empty();
+    return fmt::format("  {} was recorded {}\n", name,
+                       is_as_it_is ? "as the program is" : "with " + shown(side.levers));
+  };
+  return line('A', diff.a) + line('B', diff.b);
+}
+
 std::string rank_diff_text(const RankDiff& diff) {
   std::string text = fmt::format("  {:<22} {:>12} {:>12} {:>13}\n", "", "A", "B", "B - A");
   text += pair_row("peak", diff.peak);
@@ -114,6 +125,8 @@ Json rank_diff_json(const RankDiff& diff) {
                {"b_rank", diff.b.rank},
                {"a_judgement", judgement_json(diff.a.judgement)},
                {"b_judgement", judgement_json(diff.b.judgement)},
+               {"a_levers", diff.a.levers},
+               {"b_levers", diff.b.levers},
                {"peak", pair_json(diff.peak)}};
   // JSON has no infinity.
   const double percent = diff.growth_percent();
@@ -167,6 +180,7 @@ std::string diff_text(const RunDiff& diff) {
                                       : fmt::format("ranks {} and {}", rank.a.rank, rank.b.rank);
   };
   std::string text = fmt::format("{}: {}\n", names(worst), verdict(worst));
+  text += levers_rows(worst);
   for (const FoundObstacle& finding : obstacles_between(diff)) {
     text += fmt::format("  not comparable: {} ({})\n", finding.text, info_of(finding.obstacle).why);
   }

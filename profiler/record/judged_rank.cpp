@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "profiler/program/pulled_levers.h"
 #include "profiler/record/advice/host_need.h"
 #include "profiler/recording/events.h"
 #include "profiler/recording/peak_bands.h"
@@ -62,7 +63,9 @@ std::vector<JudgedRank> judge(const RecordOptions& options, const RecordedRun& r
 }
 
 std::string verdict_text(const JudgedRank& rank) {
-  std::string text = fmt::format("{}: {}\n", rank.report.source, rank.verdict.line);
+  const std::string levers = pulled_levers_text(rank.report.header);
+  const std::string changed = levers.empty() ? "" : "with " + levers + ": ";
+  std::string text = fmt::format("{}: {}{}\n", rank.report.source, changed, rank.verdict.line);
   if (const auto& comparison = rank.comparison) {
     text += fmt::format("  {}{}\n", comparison->is_equal ? "" : "in doubt: ", comparison->line);
   }

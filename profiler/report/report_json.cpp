@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/strict_json.h"
+#include "profiler/program/pulled_levers.h"
 #include "profiler/report/block_names.h"
 #include "profiler/report/judgement_json.h"
 #include "profiler/report/place_totals.h"
@@ -319,6 +320,7 @@ Json rank_json(const RankReport& rank) {
       {"device", rank.header.device},
       {"gpu", rank.header.gpu},
       {"notice", rank.header.notice},
+      {"levers", pulled_levers(rank.header)},
       {"source", rank.source},
       {"judgement", judgement_json(rank.judgement)},
       {"peak",

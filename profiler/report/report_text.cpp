@@ -11,6 +11,7 @@
 
 #include "base/shown.h"
 #include "base/units.h"
+#include "profiler/program/pulled_levers.h"
 #include "profiler/recording/profile.h"
 #include "profiler/report/block_names.h"
 #include "profiler/report/place_totals.h"
@@ -517,6 +518,8 @@ std::string rank_text(const RankReport& rank) {
   }
   std::string text = title_of(rank) + "\n";
   if (!rank.header.notice.empty()) text += row("notice", shown(rank.header.notice));
+  const std::string levers = pulled_levers_text(rank.header);
+  if (!levers.empty()) text += row("levers", shown(levers));
   text += judgement_rows(rank.judgement);
   const bool is_device = rank.main == Space::device;
   if (rank.growth) text += row("growth", growth_text(*rank.growth));

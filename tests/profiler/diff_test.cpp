@@ -45,6 +45,15 @@ TEST_CASE("a diff says what grew, where and by how much") {
 )");
 }
 
+TEST_CASE("a diff says with which levers each side was recorded") {
+  auto changed = small_recording();
+  changed.header.config = R"({"levers": {"recompute": "full"}})";
+  const RunDiff diff = diff_runs({small_report()}, {analyse(changed)});
+  CHECK_THAT(diff_text(diff), ContainsSubstring("\n  A was recorded as the program is\n"
+                                                "  B was recorded with recompute=full\n"));
+  CHECK(nlohmann::json::parse(diff_json(diff))["ranks"][0]["b_levers"] == "recompute=full");
+}
+
 TEST_CASE("a recording does not differ from itself") {
   const RankDiff diff = diff_ranks(small_report(), small_report());
   CHECK(diff.growth_percent() == 0);

@@ -187,6 +187,20 @@ TEST_CASE("only a schedule of ours on several ranks has shards of parameters") {
   CHECK_THAT(report_text({analyse(profile)}), ContainsSubstring("\n  parameters  "));
 }
 
+TEST_CASE("a report names the levers that the program was recorded with") {
+  Profile profile = small_recording();
+  CHECK(nlohmann::json::parse(report_json({analyse(profile)}))["ranks"][0]["levers"].empty());
+  profile.header.config = R"({"levers": {"optimizer": "fused", "set-to-none": ""}})";
+  const std::string text = report_text({analyse(profile)});
+  CHECK_THAT(text, ContainsSubstring("\n  levers                optimizer=fused,set-to-none\n"));
+  const auto json = nlohmann::json::parse(report_json({analyse(profile)}));
+  CHECK(json["ranks"][0]["levers"] == nlohmann::json{"optimizer=fused", "set-to-none"});
+  for (const char* config : {"no JSON", "[1]", R"({"levers": [2]})", R"({"levers": null})"}) {
+    profile.header.config = config;
+    CHECK(report_text({analyse(profile)}).find("  levers ") == std::string::npos);
+  }
+}
+
 TEST_CASE("running out of memory is a screen of its own") {
   Profile profile = small_recording();
   profile.events.push_back({.time_ns = 9'000'000,
