@@ -1,13 +1,16 @@
 """Changes the batch that the program's loaders give, and steps once for as many samples as before."""
 
 import functools
+import sys
+import weakref
 
-from . import sites
+from . import blocks, sites
 
 
 class _Batch:
     size = None  # of the program's first loader
     times = 1  # batches to accumulate for one step of the optimizer
+    told = weakref.WeakSet()  # trainers that accumulate as many more
 
 
 def watch(module):
@@ -40,24 +43,49 @@ def _changed(size):
         sites.cannot("batch", f"{value} does not divide the batch of {size}")
         return size
     _Batch.size, _Batch.times = size, size // int(value)
+    _trainers_of_lightning()
     return int(value)
 
 
+# --- steps ----------------------------------------------------------------------------------------
+
+
+def _trainers_of_lightning():
+    """Returns Lightning's trainers, which themselves decide when an optimizer steps. Each is told once
+    to step for as many samples as before."""
+    found = []
+    for name in ("lightning.pytorch", "pytorch_lightning"):
+        if name in sys.modules:
+            found += blocks.live(sys.modules[name].Trainer)
+    for trainer in found:
+        if _Batch.times > 1 and trainer not in _Batch.told:
+            _Batch.told.add(trainer)
+            trainer.accumulate_grad_batches *= _Batch.times
+    return found
+
+
 def accumulate(optimizer):
-    """Makes an optimizer step once for as many batches as one was before."""
-    times = _Batch.times
-    if times <= 1:
-        return
+    """Makes an optimizer step once for as many batches as one was before. The loaders may come later."""
+    if "batch" in sites.PULLED and not _trainers_of_lightning():
+        _step_rarely(optimizer)
+
+
+def _step_rarely(optimizer):
     step, zero_grad, done = optimizer.step, optimizer.zero_grad, [0]
 
     @functools.wraps(step)
-    def stepping(*args, **kwargs):
-        done[0] = (done[0] + 1) % times
-        return step(*args, **kwargs) if done[0] == 0 else None
+    def stepping(_, closure=None):
+        if done[0] + 1 >= _Batch.times:
+            result = step() if closure is None else step(closure)
+        else:
+            result = None if closure is None else closure()
+        done[0] = (done[0] + 1) % _Batch.times
+        return result
 
     @functools.wraps(zero_grad)
-    def zeroing(*args, **kwargs):
+    def zeroing(_, *args, **kwargs):
         if done[0] == 0:
             zero_grad(*args, **kwargs)
 
-    optimizer.step, optimizer.zero_grad = stepping, zeroing
+    sites.replace_method(optimizer, "step", stepping)
+    sites.replace_method(optimizer, "zero_grad", zeroing)

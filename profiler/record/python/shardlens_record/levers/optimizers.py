@@ -140,8 +140,13 @@ class _StepInBackward:
             for parameter in group["params"]:
                 if parameter.requires_grad:
                     self._add(optimizer, parameter, options)
-        optimizer.step = self._begin_next
-        optimizer.zero_grad = lambda set_to_none=True: None
+
+        def begin_next(_, closure=None):
+            self.stepped.clear()
+            return closure() if closure else None
+
+        sites.replace_method(optimizer, "step", begin_next)
+        sites.replace_method(optimizer, "zero_grad", lambda _, set_to_none=True: None)
 
     def _add(self, optimizer, parameter, options):
         with _own:
@@ -154,10 +159,6 @@ class _StepInBackward:
         self.stepped.add(parameter)
         self.of_parameter[parameter].step()
         self.of_parameter[parameter].zero_grad()
-
-    def _begin_next(self, closure=None):
-        self.stepped.clear()
-        return closure() if closure else None
 
 
 def _step_in_backward(torch, optimizer):
@@ -174,12 +175,12 @@ def _empty_cache(torch, optimizer):
     step = optimizer.step
 
     @functools.wraps(step)
-    def stepping(*args, **kwargs):
+    def stepping(_, *args, **kwargs):
         result = step(*args, **kwargs)
         torch.cuda.empty_cache()
         return result
 
-    optimizer.step = stepping
+    sites.replace_method(optimizer, "step", stepping)
 
 
 def after_made(torch, optimizer, is_wanted):

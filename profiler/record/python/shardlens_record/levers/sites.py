@@ -5,6 +5,7 @@ import functools
 import json
 import os
 import sys
+import types
 
 from .. import OPTIONS, account
 from ..guards import in_one_line
@@ -77,6 +78,12 @@ def replace(owner, name, wrap):
     outer = wrap(inner)
     outer.of_lever = True
     setattr(owner, name, outer)
+
+
+def replace_method(one, name, call):
+    """Replaces a method of one object. PyTorch's schedulers bind an optimizer's step again, so it must be
+    a method, too."""
+    setattr(one, name, types.MethodType(call, one))
 
 
 def named_dtype(torch, name):
