@@ -178,6 +178,18 @@ int RecordOptions::gpus() const {
   return gpus;
 }
 
+void pull_machine_levers(RecordOptions& options) {
+  for (const Lever& lever : options.levers) {
+    if (lever.name == "gpu") options.device = {.kind = DeviceKind::null, .gpu = lever.value};
+    if (lever.name != "world") continue;
+    int size = 0;
+    std::from_chars(lever.value.data(), lever.value.data() + lever.value.size(), size);
+    options.world_size = size;
+  }
+  check_world(options);
+  check_nodes(options);
+}
+
 RecordOptions parse_record_options(const Words& arguments) {
   RecordOptions options;
   const auto dashes = std::ranges::find(arguments, "--");
@@ -230,8 +242,12 @@ RecordOptions parse_record_options(const Words& arguments) {
   if (!routing.empty()) options.routing = parse_routing(routing);
   if (!ranks.empty()) options.ranks = parse_ranks(ranks);
   if (!with.empty()) options.levers = parse_levers(with);
-  check_world(options);
-  check_nodes(options);
+  const bool has_gpu_lever =
+      std::ranges::find(options.levers, "gpu", &Lever::name) != options.levers.end();
+  if (has_gpu_lever && !capacity.empty()) {
+    throw std::invalid_argument("--capacity and --with gpu: give one of them");
+  }
+  pull_machine_levers(options);
   check_places(options.true_at);
   if (options.out.empty()) options.out = default_folder(options.command);
   return options;

@@ -52,6 +52,10 @@ struct RecordOptions {
 /// train.py".
 std::string default_folder(const std::vector<std::string>& command);
 
+/// Makes the levers on the simulated machine, world and gpu, true of its options. Throws
+/// std::invalid_argument if another option contradicts them.
+void pull_machine_levers(RecordOptions& options);
+
 /// Parses `arguments`, without the program's name. Throws std::invalid_argument.
 RecordOptions parse_record_options(const std::vector<std::string>& arguments);
 

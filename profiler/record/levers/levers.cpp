@@ -6,6 +6,8 @@
 #include <charconv>
 #include <stdexcept>
 
+#include "base/gpus.h"
+
 namespace shardlens::profiler {
 
 namespace {
@@ -33,6 +35,7 @@ bool is_fraction(std::string_view text) {
 /// True if `value` is what one alternative of LeverInfo::values allows.
 bool is_like(std::string_view alternative, std::string_view value) {
   if (alternative == "F") return is_fraction(value);
+  if (alternative == "GPU") return std::ranges::find(gpus(), value, &Gpu::name) != gpus().end();
   if (!alternative.ends_with('N')) return alternative == value;
   const std::string_view start = alternative.substr(0, alternative.size() - 1);
   return value.starts_with(start) && is_number(value.substr(start.size()));
@@ -50,13 +53,14 @@ bool takes(const LeverInfo& lever, std::string_view value) {
 std::string_view usual_value(const LeverInfo& lever) {
   std::string_view rest = lever.values;
   const std::string_view first = take_part(rest, '|');
-  const bool is_a_number = first.ends_with('N') || first.ends_with('F');
-  return is_a_number ? std::string_view() : first;
+  const bool is_to_fill = first.ends_with('N') || first == "F" || first == "GPU";
+  return is_to_fill ? std::string_view() : first;
 }
 
-/// Returns the meaning of N and F in the values of a lever.
+/// Returns the meaning of N, F and GPU in the values of a lever.
 std::string_view meaning_of(std::string_view values) {
-  if (values.ends_with('N')) return ", where N is a whole number";
+  if (values == "GPU") return ", the name of a simulated GPU, such as h200";
+  if (values.find('N') != std::string_view::npos) return ", where N is a whole number";
   return values == "F" ? ", a number F between 0 and 1" : "";
 }
 

@@ -12,12 +12,21 @@
 namespace shardlens::profiler {
 
 /// Says what a change of a program costs, from least to most.
-enum class LeverCost : uint8_t { nothing, little, communication, compute, host_copies, numbers };
+enum class LeverCost : uint8_t {
+  nothing,
+  little,
+  communication,
+  compute,
+  host_copies,
+  numbers,
+  machines
+};
 
 /// Describes a lever, in words for a user.
 struct LeverInfo {
   std::string_view name;
-  std::string_view values;   // "full|every:N", where N is a whole number and F one from 0 to 1
+  /// "full|every:N": N is a whole number, F a number from 0 to 1, GPU the name of a simulated GPU.
+  std::string_view values;
   std::string_view subject;  // levers of the same one exclude each other
   std::string_view does;
   std::string_view applies;  // to which programs

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-from recorded import HERE, PYTHON, OnNullDevice, report_of, sampled
+from recorded import HERE, PYTHON, OnNullDevice, Recorded, report_of, sampled
 
 WORLD = ("--world", "16", "--rank", "5")
 ALONE = ()
@@ -47,6 +47,7 @@ class Case:
     by_hand: Version
     flags: tuple = WORLD
     is_quick: bool = False
+    by_hand_flags: tuple = None  # if these differ
 
     def needs(self):
         imports = re.findall(r"^(?:import|from) (\w+)", self.before.text(), re.MULTILINE)
@@ -102,6 +103,45 @@ RESNET_CALL = ("loss = torch.nn.functional.cross_entropy(model(images), labels)"
                "loss = torch.nn.functional.cross_entropy(out, labels)")
 LLAMA_CALL = ("        logits = model(tokens).float()\n",
               "        with {}:\n            logits = model(tokens)\n        logits = logits.float()\n")
+
+
+# The selective recomputation of torchtitan, written into a program.
+SELECTIVE = """
+def selected():
+    from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
+    seen = {"forward": 0, "recompute": 0}
+    kept = {torch.ops.aten._scaled_dot_product_flash_attention.default,
+            torch.ops.aten._scaled_dot_product_efficient_attention.default,
+            torch.ops.aten._scaled_dot_product_cudnn_attention.default,
+            torch.ops.aten.max.default, torch.ops._c10d_functional.reduce_scatter_tensor.default}
+    def policy(context, operator, *args, **kwargs):
+        if operator in (torch.ops.aten.mm.default, torch.ops.aten.addmm.default):
+            when = "recompute" if context.is_recompute else "forward"
+            seen[when] += 1
+            saves = seen[when] % 2 == 1
+        else:
+            saves = operator in kept
+        return CheckpointPolicy.MUST_SAVE if saves else CheckpointPolicy.PREFER_RECOMPUTE
+    return create_selective_checkpoint_contexts(policy)
+
+
+def select(blocks):
+    from torch.utils.checkpoint import checkpoint
+    for block in blocks:
+        block.forward = __import__("functools").partial(
+            checkpoint, block.forward, use_reentrant=False, context_fn=selected)
+"""
+
+
+def selecting(blocks, before, start):
+    """Returns the edits that recompute selectively, before a line; `start` begins the functions."""
+    return [(start, SELECTIVE + "\n\n" + start),
+            (before, f"    select({blocks})\n{before}")]
+
+
+def with_replicas(ranks):
+    return (f"torch.distributed.device_mesh.init_device_mesh('cuda', (16 // {ranks}, {ranks}), "
+            "mesh_dim_names=('replicate', 'shard'))")
 
 
 def of_transformer():
@@ -192,6 +232,68 @@ def of_transformer():
                given=["--strategy", "plain"], flags=ALONE)
     yield case("recompute,optimizer=fused,param-dtype=bf16,reduce-dtype=fp32", "transformer.py",
                added=["--checkpoint-activations", "--optimizer", "fused", "--bf16"])
+
+
+def of_new_levers():
+    """Levers on what is recomputed, on ranks, and on sequences."""
+    optimizer = "    optimizer = torch.optim."
+    for given in ([], ["--strategy", "ddp"]):
+        inner = "model.module.blocks" if given else "model.blocks"
+        yield case("recompute=selective", "transformer.py",
+                   selecting(inner, optimizer, "def parse_options():"), given=given)
+    yield case("recompute=selective", "guide.py", selecting("model.layers", optimizer, "def main():"))
+    yield case("recompute=selective", "llama.py", selecting("model.blocks", optimizer, "def main():"))
+    yield case("recompute=selective", "levers/loader.py", selecting("model.blocks", optimizer, "def main():"),
+               flags=ALONE)
+    yield case("recompute=selective", "trainer.py",
+               [("def main():", SELECTIVE + "\n\ndef main():"),
+                ("    with tempfile", "    model.activation_checkpointing_enable({'use_reentrant': "
+                 "False, 'context_fn': selected})\n    with tempfile")], flags=ALONE)
+    yield case("hsdp=8", "transformer.py", added=["--strategy", "hsdp"])
+    yield case("hsdp=4", "guide.py",
+               [("    arguments = {}\n", f'    arguments = {{"mesh": {with_replicas(4)}}}\n')],
+               before=[(" and parameter.placements == (Shard(0),)", "")])
+    yield case("hsdp=4", "transformer.py",
+               [("sharding_strategy=FSDP1[options.strategy]",
+                 "sharding_strategy=ShardingStrategy.HYBRID_SHARD, device_mesh="
+                 "init_device_mesh('cuda', (4, 4), mesh_dim_names=('replicate', 'shard'))")],
+               given=["--strategy", "fsdp1"])
+    yield Case("fsdp2", Version("transformer.py", ("--strategy", "plain")),
+               Version("transformer.py", ("--strategy", "fsdp2")), WORLD)
+    yield case("fsdp2", "levers/loader.py",
+               [("    optimizer = torch.optim.",
+                 "    import torch.distributed.fsdp as fsdp\n"
+                 "    torch.distributed.init_process_group()\n"
+                 "    for block in model.blocks:\n        fsdp.fully_shard(block)\n"
+                 "    fsdp.fully_shard(model)\n    optimizer = torch.optim.")])
+    yield case("sequence=100", "levers/loader.py", [("TOKENS = 4000, 512, 256", "TOKENS = 4000, 512, 100")],
+               flags=ALONE)
+    yield case("sequence=300", "levers/loader.py", [("TOKENS = 4000, 512, 256", "TOKENS = 4000, 512, 300")],
+               flags=ALONE)
+    yield case("sequence=128", "trainer.py", [("(VOCABULARY, (256,))", "(VOCABULARY, (128,))")],
+               flags=ALONE)
+    for script in ("transformer.py", "guide.py"):
+        yield Case("world=32", Version(script), Version(script), WORLD,
+                   by_hand_flags=("--world", "32", *WORLD[2:]))
+        yield Case("gpu=l4", Version(script), Version(script), WORLD,
+                   by_hand_flags=("--device", "null:l4", *WORLD))
+    accumulate = [("batch_size=16)", "batch_size=4)"),
+                  ("    for batch in DataLoader", "    for i, batch in enumerate(DataLoader"),
+                  ("=4):", "=4)):"),
+                  ("        optimizer.zero_grad()\n", "        if i % 4 == 0:\n"
+                   "            optimizer.zero_grad()\n"),
+                  ("        optimizer.step()\n", "        if i % 4 == 3:\n"
+                   "            optimizer.step()\n")]
+    yield case("batch=4", "levers/loader.py", accumulate, flags=ALONE)
+    yield case("empty-cache", "levers/loader.py",
+               [("        optimizer.step()\n",
+                 "        optimizer.step()\n        torch.cuda.empty_cache()\n")], flags=ALONE)
+    yield case("batch=16", "tutorial.py",
+               [("DataLoader(data, batch_size=batch,", "DataLoader(data, batch_size=batch // 4,"),
+                ("            optimizer.zero_grad()\n", "            if batches % 4 == 0:\n"
+                 "                optimizer.zero_grad()\n"),
+                ("            optimizer.step()\n", "            if batches % 4 == 3:\n"
+                 "                optimizer.step()\n")])
 
 
 def of_guide():
@@ -301,7 +403,7 @@ def of_trainer():
                  'gradient_as_bucket_view=True)\n')], given=["ddp"], flags=ALONE)
 
 
-CASES = [*of_transformer(), *of_guide(), *of_others(), *of_trainer()]
+CASES = [*of_transformer(), *of_new_levers(), *of_guide(), *of_others(), *of_trainer()]
 
 
 # --- running --------------------------------------------------------------------------------------
@@ -317,17 +419,18 @@ def has(library):
 def peaks(version, flags):
     """Returns the peaks of a version, allocated and reserved, in bytes."""
     with tempfile.TemporaryDirectory() as folder:
-        script = pathlib.Path(folder) / version.script
+        script = pathlib.Path(folder) / pathlib.Path(version.script).name
         script.write_text(version.text())
-        run = OnNullDevice(folder, PYTHON, script, *version.arguments, flags=list(flags),
-                           more=dict(version.environment)).expect(0)
+        recorded = Recorded if "--device" in flags else OnNullDevice
+        run = recorded(folder, PYTHON, script, *version.arguments, flags=list(flags),
+                       more=dict(version.environment)).expect(0)
         peak = report_of(run.out)["peak"]
         return peak["allocated_bytes"], peak["reserved_bytes"]
 
 
 def compared(one):
     """Returns the peaks by hand and with the lever. A lever that changes nothing is not recorded."""
-    by_hand = peaks(one.by_hand, one.flags)
+    by_hand = peaks(one.by_hand, one.by_hand_flags or one.flags)
     return by_hand, peaks(one.before, (*one.flags, "--with", one.lever))
 
 

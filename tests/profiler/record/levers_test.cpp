@@ -59,12 +59,14 @@ TEST_CASE("unknown levers, values and contradictions are refused in one line") {
         "wrap=size:1000,gc-threshold=0.8");
   expect_refused("nope", "unknown lever; give one of");
   expect_refused("", "unknown lever");
-  expect_refused("recompute=half", "give recompute=full|every:N, where N is a whole number");
+  expect_refused("recompute=half", "give recompute=full|every:N|selective, where N is a whole number");
   expect_refused("recompute=every:0", "unknown value");
   expect_refused("recompute=every:x", "unknown value");
   expect_refused("bucket-size", "unknown value");
   expect_refused("gc-threshold=1.5", "a number F between 0 and 1");
   expect_refused("compile=yes", "has no values");
+  expect_refused("gpu=abacus", "the name of a simulated GPU");
+  expect_refused("gpu", "unknown value");
   expect_refused("recompute,recompute=every:2", "contradict each other");
   expect_refused("fsdp2,zero-redundancy", "contradict each other");
   expect_refused("param-dtype=bf16,model-dtype=bf16", "contradict each other");

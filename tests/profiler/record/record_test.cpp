@@ -121,6 +121,19 @@ TEST_CASE("record refuses what makes no sense, and says why") {
   }
 }
 
+TEST_CASE("levers on the simulated machine change its options") {
+  const RecordOptions options = parse_record_options(
+      {"--device", "null:h100", "--world", "8", "--with", "world=16,gpu=l4", "--", "python"});
+  CHECK(options.world_size == 16);
+  CHECK(options.gpus() == 8);
+  CHECK(options.device_name() == "null:l4");
+  check_refused(
+      {"--device", "null:h100", "--capacity", "40GiB", "--with", "gpu=l4", "--", "python"},
+      "give one of them");
+  check_refused({"--device", "null:h100", "--rank", "5", "--with", "world=4", "--", "python"},
+                "--rank 5");
+}
+
 TEST_CASE("a program that takes more than the GPU has does not fit") {
   const RecordFacts facts{.is_known = true};
   CHECK(verdict_of(report_of_peak(60, 70), facts, kGiB, {}).exit_code == 0);

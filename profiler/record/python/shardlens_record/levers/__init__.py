@@ -6,16 +6,16 @@ for in code. A lever acts when a library is imported or one of its functions cal
 import functools
 
 from ..guards import guarded
-from ..guards import guarded
 from . import allocator, data, forward, optimizers, recompute, sharding, sites, trainers
 
 _AT_OPTIMIZER = ("recompute", "activations", "autocast", "compile", "step-in-backward", "empty-cache",
-                 "batch")
+                 "batch", "fsdp2")
+_LEVERS = "some levers that apply may not be known"
 
 
 def _apply_to_models(torch, optimizer):
     def is_wanted(lever):
-        return sites.is_wanted(lever) and not (trainers.is_used and lever in trainers.HANDLED)
+        return sites.is_wanted(lever) and not trainers.handles(lever)
 
     if is_wanted("recompute"):
         recompute.apply(torch, optimizer)
@@ -26,13 +26,24 @@ def _apply_to_models(torch, optimizer):
         data.accumulate(optimizer)
 
 
+def _sharded(torch, params):
+    """Returns the parameters that an optimizer is to step: other ones if a lever shards their model."""
+    if not sites.is_wanted("fsdp2") or optimizers.is_own():
+        return params
+    params = sharding.listed(params)
+    shard = sharding.shard_plain
+    if not sites.PULLED:
+        shard = guarded(_LEVERS, params)(shard)
+    return shard(torch, params)
+
+
 def _watch_torch(torch):
     """The models of a program are complete when it makes its optimizer: then levers act on them."""
 
     def making(inner):
         @functools.wraps(inner)
-        def init(self, *args, **kwargs):
-            inner(self, *args, **kwargs)
+        def init(self, params, *args, **kwargs):
+            inner(self, _sharded(torch, params), *args, **kwargs)
             if not optimizers.is_own():
                 apply(torch, self)
 
@@ -40,7 +51,7 @@ def _watch_torch(torch):
 
     apply = _apply_to_models
     if not sites.PULLED:  # a program that is only looked at goes on as if it were not
-        apply = guarded("some levers that apply may not be known")(apply)
+        apply = guarded(_LEVERS)(apply)
     optimizers.watch(torch)
     forward.watch(torch)
     torch.cuda._lazy_call(allocator.tell)
@@ -59,6 +70,7 @@ def changes():
         "torch.nn.parallel.distributed": [sharding.watch_ddp],
         "torch.utils.checkpoint": [recompute.watch] if sites.is_wanted("recompute") else [],
         "torch.utils.data.dataloader": [data.watch],
+        "torch.distributed.distributed_c10d": [sharding.watch_world],
         "torch.distributed.fsdp._fully_shard._fully_shard": [sharding.watch_fully_shard],
         "torch.distributed.fsdp.fully_sharded_data_parallel": [sharding.watch_fsdp1],
         "transformers.training_args": [trainers.watch_arguments],

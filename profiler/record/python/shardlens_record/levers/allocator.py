@@ -2,6 +2,7 @@
 
 import os
 
+from .. import OPTIONS
 from . import sites
 
 _SETTINGS = {"expandable-segments": ("expandable_segments", "True"),
@@ -42,7 +43,9 @@ def begin():
 
 
 def tell():
-    """Notes, once CUDA has been initialised, which settings it was given."""
+    """Notes, once CUDA has been initialised, which settings it was given, and which GPU."""
+    now = None if "gpu" in sites.PULLED else OPTIONS["device"].partition(":")[2]
+    sites.at("gpu", "another GPU; record --device null:VALUE", now=now)
     for lever, (key, only) in _SETTINGS.items():
         now = _before[lever]
         if lever in sites.PULLED and _in_use(key) != _value_of(lever):

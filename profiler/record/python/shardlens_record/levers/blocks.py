@@ -11,7 +11,12 @@ def live(kind):
 
 def roots_of(torch, optimizer):
     """Returns the modules that are part of no other and hold parameters of the optimizer."""
-    stepped = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    return roots_with(torch, [one for group in optimizer.param_groups for one in group["params"]])
+
+
+def roots_with(torch, parameters):
+    """Returns the modules that are part of no other and hold some of these parameters."""
+    stepped = {id(parameter) for parameter in parameters}
     modules = live(torch.nn.Module)
     inner = {id(child) for module in modules for child in module.children()}
     return [module for module in modules if id(module) not in inner

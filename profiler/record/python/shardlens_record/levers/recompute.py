@@ -1,6 +1,7 @@
 """Recomputes activations: by the library's own switch where it has one, else by wrapping the forward of
 the model's blocks in torch.utils.checkpoint."""
 
+import collections
 import functools
 import weakref
 
@@ -14,13 +15,60 @@ def _every(value):
     return int(value.partition(":")[2]) if value.startswith("every:") else 1
 
 
-def _checkpointed(forward):
+# --- selective ------------------------------------------------------------------------------------
+
+_MULTIPLICATIONS = ("mm", "addmm")
+_KEPT = ("_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention",
+         "_scaled_dot_product_cudnn_attention", "max")
+
+
+def _operators(names):
+    import torch
+
+    return {getattr(torch.ops.aten, name).default for name in names if hasattr(torch.ops.aten, name)}
+
+
+def _selective_contexts():
+    """Returns what torch.utils.checkpoint takes as context_fn. It keeps what torchtitan keeps: the
+    results of attention, of reductions over ranks, and of every other matrix multiplication."""
+    import torch
+    from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
+
+    multiplications = _operators(_MULTIPLICATIONS)
+    kept = _operators(_KEPT)
+    if hasattr(torch.ops._c10d_functional, "reduce_scatter_tensor"):
+        kept.add(torch.ops._c10d_functional.reduce_scatter_tensor.default)
+    count = collections.Counter()
+
+    def policy(context, operator, *_, **__):
+        if operator in multiplications:
+            count[context.is_recompute] += 1
+            is_kept = count[context.is_recompute] % 2 == 1
+        else:
+            is_kept = operator in kept
+        return CheckpointPolicy.MUST_SAVE if is_kept else CheckpointPolicy.PREFER_RECOMPUTE
+
+    return create_selective_checkpoint_contexts(policy)
+
+
+# --- blocks ---------------------------------------------------------------------------------------
+
+
+def _options_of(value):
+    """Returns the arguments for torch.utils.checkpoint."""
+    selects = {"context_fn": _selective_contexts} if value == "selective" else {}
+    return {"use_reentrant": False} | selects
+
+
+def _checkpointed(forward, value):
     from torch.utils.checkpoint import checkpoint
+
+    options = _options_of(value)
 
     @functools.wraps(forward)
     def recomputed(*args, **kwargs):
         with _own:
-            return checkpoint(forward, *args, use_reentrant=False, **kwargs)
+            return checkpoint(forward, *args, **options, **kwargs)
 
     return recomputed
 
@@ -30,48 +78,55 @@ def _wrap_blocks(torch, root):
     if not found:
         return sites.cannot("recompute", "the model repeats no block in a ModuleList or Sequential")
     kind = min(type(blocks.unwrapped(block)).__name__ for block in found)
-    code = f"for each {kind}: block.forward = partial(checkpoint, block.forward, use_reentrant=False)"
+    selects = sites.PULLED.get("recompute") == "selective"
+    how = "use_reentrant=False" + (", context_fn=as torchtitan's" if selects else "")
+    code = f"for each {kind}: block.forward = partial(checkpoint, block.forward, {how})"
     value = sites.at("recompute", code)
     if value is not None:
         for block in found[::_every(value)]:
             inner = blocks.unwrapped(block)
-            inner.forward = _checkpointed(inner.forward)
+            inner.forward = _checkpointed(inner.forward, value)
     return None
 
 
-def _switches():
-    """Yields the functions that turn recomputing on by a library's own switch: each takes a model and N
-    of every:N, and returns False if the model has no such switch."""
-    yield "activation_checkpointing_enable(every_n_layers=VALUE)", _enable_in_transformers
-    yield "gradient_checkpointing_enable()", _enable_in_older_transformers
-    yield "enable_gradient_checkpointing()", _enable_in_diffusers
-    yield "set_grad_checkpointing(True)", _enable_in_timm
+# --- switches of libraries ------------------------------------------------------------------------
 
 
-def _enable_in_transformers(model, every):
-    model.activation_checkpointing_enable(every_n_layers=every)
+def _enable_in_transformers(model, value):
+    model.activation_checkpointing_enable(activation_checkpointing_kwargs=_options_of(value),
+                                          every_n_layers=_every(value))
 
 
-def _enable_in_older_transformers(model, every):
-    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+def _enable_in_older_transformers(model, value):
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=_options_of(value))
 
 
-def _enable_in_diffusers(model, every):
+def _enable_in_diffusers(model, _):
     model.enable_gradient_checkpointing()
 
 
-def _enable_in_timm(model, every):
+def _enable_in_timm(model, _):
     model.set_grad_checkpointing(True)
 
 
+# A method of the library's models, the code to write, what turns it on, and the values that it takes.
+_Switch = collections.namedtuple("_Switch", "method code turn_on values")
+_SWITCHES = (
+    _Switch("activation_checkpointing_enable", "(every_n_layers=EVERY)", _enable_in_transformers,
+            ("full", "every", "selective")),
+    _Switch("gradient_checkpointing_enable", "()", _enable_in_older_transformers,
+            ("full", "selective")),
+    _Switch("enable_gradient_checkpointing", "()", _enable_in_diffusers, ("full",)),
+    _Switch("set_grad_checkpointing", "(True)", _enable_in_timm, ("full",)))
+
+
 def _switch_of(module):
-    """Returns the code of the model's own switch, and the function that turns it on; or None."""
+    """Returns the model's own switch, or None."""
     if getattr(type(module), "supports_gradient_checkpointing", None) is False:
         return None
     if getattr(type(module), "_supports_gradient_checkpointing", None) is False:
         return None
-    return next(((code, turn_on) for code, turn_on in _switches()
-                 if hasattr(type(module), code.partition("(")[0])), None)
+    return next((switch for switch in _SWITCHES if hasattr(type(module), switch.method)), None)
 
 
 def _with_switch(root):
@@ -92,17 +147,18 @@ def _is_on(module):
 def _turn_on(module):
     if _is_on(module):
         return sites.cannot("recompute", f"{type(module).__name__} recomputes already")
-    code, turn_on = _switch_of(module)
-    has_every = "VALUE" in code
+    switch = _switch_of(module)
     wanted = sites.PULLED.get("recompute")
-    every = _every(wanted) if wanted else 1
-    if every > 1 and not has_every:
+    if wanted is not None and wanted.partition(":")[0] not in switch.values:
         return sites.cannot("recompute", f"{type(module).__name__} recomputes every block or none")
-    code = "model." + code.replace("VALUE", str(every))
-    limit = None if has_every else "full"
-    if sites.at("recompute", code, value=limit) is not None:
+    code = switch.code.replace("EVERY", str(_every(wanted or "full")))
+    if wanted == "selective":
+        code = "(context_fn=as torchtitan's)"
+    limit = "full" if len(switch.values) == 1 else None
+    value = sites.at("recompute", f"model.{switch.method}{code}", value=limit)
+    if value is not None:
         with _own:
-            turn_on(module, every)
+            switch.turn_on(module, value)
     return None
 
 

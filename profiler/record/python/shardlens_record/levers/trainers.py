@@ -14,6 +14,8 @@ def _name_of(takes, *names):
 
 
 def _recompute(takes, kwargs):
+    if not handles("recompute"):
+        return
     on = _name_of(takes, "activation_checkpointing", "gradient_checkpointing")
     value = sites.at("recompute", f"TrainingArguments({on}=True)",
                      now="full" if kwargs.get(on) else None)
@@ -64,8 +66,14 @@ def _switches(kwargs):
         kwargs["use_liger_kernel"] = True
 
 
-HANDLED = ("recompute", "optimizer", "batch", "autocast", "empty-cache", "compile")
-is_used = False  # TrainingArguments were made: they say what HANDLED levers do
+_HANDLED = ("recompute", "optimizer", "batch", "autocast", "empty-cache", "compile")
+is_used = False  # TrainingArguments were made: they say what _HANDLED levers do
+
+
+def handles(lever):
+    """Returns True if TrainingArguments act for the lever, and its other places must not."""
+    is_for_model = lever == "recompute" and sites.PULLED.get(lever) == "selective"
+    return is_used and lever in _HANDLED and not is_for_model
 
 
 def watch_arguments(module):
@@ -84,7 +92,7 @@ def watch_arguments(module):
 
         return init
 
-    if sites.is_wanted(*HANDLED, "liger"):
+    if sites.is_wanted(*_HANDLED, "liger"):
         sites.replace(module.TrainingArguments, "__init__", making)
 
 
