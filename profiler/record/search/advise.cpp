@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <tuple>
+#include <utility>
 
 namespace shardlens::profiler {
 
@@ -14,9 +16,19 @@ using Levers = std::vector<Lever>;
 /// The memory of a simulated GPU on which the peak of a program that does not fit is seen.
 constexpr int64_t kRoom = int64_t{1} << 40;
 
-LeverCost cost_of_one(const Lever& lever) {
+/// The steps that must be saved by ending sets early: the best set is then run once more.
+constexpr int64_t kLeastSaved = 4;
+
+/// Returns what a lever of a class costs: seven of one class cost less than one of the next.
+constexpr int cost_of_class(LeverCost cost) { return 2 << (3 * static_cast<int>(cost)); }
+
+/// A lever that acts on a part of the model costs half of one that acts on all.
+int cost_of_one(const Lever& lever) {
   const bool is_other_optimizer = lever.value == "8bit" || lever.value == "adafactor";
-  return is_other_optimizer ? LeverCost::numbers : lever_info(lever.name).cost;
+  const LeverCost cost = is_other_optimizer ? LeverCost::numbers : lever_info(lever.name).cost;
+  const bool is_partial = lever.value == "selective" || lever.value.starts_with("every:");
+  const int whole = cost_of_class(cost);
+  return is_partial ? whole / 2 : whole;
 }
 
 /// Orders sets: what costs less first, then fewer levers.
@@ -44,8 +56,8 @@ Levers levers_to_try() {
 
 class Search {
  public:
-  Search(const AdviseOptions& options, VariantRunner& runner)
-      : options_(options), runner_(runner), record_(options.record) {
+  Search(const AdviseOptions& options, const RunVariants& run, const std::function<int()>& jobs)
+      : options_(options), run_(run), jobs_(jobs), record_(options.record) {
     advice_.fit_bytes = options.fit_bytes;
     advice_.most_levers = options.most_levers;
   }
@@ -54,9 +66,11 @@ class Search {
     run_base();
     if (advice_.base.outcome != VariantOutcome::measured) return finish();
     run_singles();
-    const bool has_goal = !advice_.base.fits(options_.fit_bytes);
-    if (has_goal && !runner_.was_interrupted()) run_sets();
-    if (has_goal && is_roomy_ && !runner_.was_interrupted()) confirm();
+    if (advice_.base.fits(options_.fit_bytes)) return finish();
+    while (!advice_.was_interrupted) {
+      run_sets();
+      if (advice_.was_interrupted || confirm()) break;
+    }
     return finish();
   }
 
@@ -66,16 +80,26 @@ class Search {
     record_.device.capacity_bytes = options_.fit_bytes;
     record_.looks = true;
     run_as_it_is();
-    if (advice_.base.outcome == VariantOutcome::out_of_memory && !runner_.was_interrupted()) {
+    if (advice_.base.outcome == VariantOutcome::out_of_memory && !advice_.was_interrupted) {
       is_roomy_ = true;
       record_.device.capacity_bytes = kRoom;
       run_as_it_is();
     }
     record_.looks = false;
+    const auto settled = advice_.base.settled_steps;
+    const bool saves_time = settled && *settled + kLeastSaved <= advice_.base.steps;
+    if (saves_time && !record_.steps) advice_.steps_of_sets = settled;
+  }
+
+  std::vector<VariantResult> run_variants(const std::vector<RecordOptions>& all,
+                                          const std::vector<std::string>& names) {
+    std::vector<VariantResult> results = run_(all, names);
+    advice_.was_interrupted = advice_.was_interrupted || results.size() < all.size();
+    return results;
   }
 
   void run_as_it_is() {
-    auto results = runner_.run({in_folder(record_, "as_it_is")}, {"as it is"});
+    auto results = run_variants({in_folder(record_, "as_it_is")}, {"as it is"});
     if (!results.empty()) advice_.base = std::move(results.front());
   }
 
@@ -91,25 +115,58 @@ class Search {
     run_all(sets);
   }
 
-  /// Runs sets of levers that helped, the cheapest first, until one fits.
+  /// Runs sets of levers that helped, the cheapest first, until one fits. A set is left out if it
+  /// does not fit with more levers either.
   void run_sets() {
     const Levers helped = levers_that_helped();
-    const Levers together = all_together(helped);
-    // If all together fits, no set that costs more need be run.
-    if (best_cost() == kNone && together.size() > 1) run_all({together});
+    run_cheapest_together(helped);
     std::vector<Levers> sets;
     collect_sets(helped, 0, {}, sets);
-    std::erase_if(sets, [&](const Levers& set) { return is_known(set); });
+    std::erase_if(sets, [&](const Levers& set) { return is_known(set) || is_hopeless(set); });
     std::ranges::stable_sort(sets, {}, order_of);
     run_until_one_fits(sets);
+  }
+
+  /// Runs all levers of the least cost together, then those of the next cost with them, until these
+  /// fit.
+  void run_cheapest_together(const Levers& helped) {
+    std::set<int> costs;
+    for (const Lever& lever : helped) costs.insert(cost_of({lever}));
+    for (const int most : costs) {
+      if (advice_.was_interrupted || best_cost() <= most) return;
+      Levers cheap = helped;
+      std::erase_if(cheap, [&](const Lever& lever) { return cost_of({lever}) > most; });
+      const Levers together = all_together(cheap);
+      if (together.size() > 1 && !is_known(together)) run_all({together});
+    }
+  }
+
+  /// True if a set that was run does not fit, and has each of these levers, or one instead that
+  /// takes less.
+  bool is_hopeless(const Levers& set) const {
+    return std::ranges::any_of(advice_.tried, [&](const VariantResult& result) {
+      if (result.outcome == VariantOutcome::failed || result.fits(options_.fit_bytes)) return false;
+      const Levers more = added_levers(result);
+      return std::ranges::all_of(set, [&](const Lever& lever) { return has_as_good(more, lever); });
+    });
+  }
+
+  bool has_as_good(const Levers& levers, const Lever& wanted) const {
+    const VariantResult* const alone = find_result({wanted});
+    return std::ranges::any_of(levers, [&](const Lever& lever) {
+      if (lever == wanted) return true;
+      const VariantResult* const other = find_result({lever});
+      return contradict(lever, wanted) && other != nullptr && alone != nullptr &&
+             other->outcome == VariantOutcome::measured && excess_of(*other) <= excess_of(*alone);
+    });
   }
 
   void run_until_one_fits(const std::vector<Levers>& sets) {
     size_t next = 0;
     const auto is_cheaper = [&] { return cost_of(sets[next]) < best_cost(); };
-    while (next < sets.size() && is_cheaper() && !runner_.was_interrupted()) {
+    while (next < sets.size() && is_cheaper() && !advice_.was_interrupted) {
       std::vector<Levers> batch;
-      while (next < sets.size() && is_cheaper() && batch.size() < size_t(runner_.jobs())) {
+      while (next < sets.size() && is_cheaper() && batch.size() < size_t(jobs_())) {
         batch.push_back(sets[next++]);
       }
       run_all(batch);
@@ -134,52 +191,76 @@ class Search {
     }
   }
 
+  /// Returns by how much a program does not fit; less than 0 if it fits.
+  int64_t excess_of(const VariantResult& result) const {
+    return result.device_bytes() - result.limit_bytes(options_.fit_bytes);
+  }
+
   Levers levers_that_helped() const {
     Levers helped;
     for (const VariantResult& result : advice_.tried) {
+      const Levers added = added_levers(result);
       const bool has_helped = result.outcome == VariantOutcome::measured &&
                               (result.reserved_bytes < advice_.base.reserved_bytes ||
-                               result.allocated_bytes < advice_.base.allocated_bytes);
-      if (has_helped) helped.push_back(added_levers(result).front());
+                               result.allocated_bytes < advice_.base.allocated_bytes ||
+                               excess_of(result) < excess_of(advice_.base));
+      if (added.size() == 1 && has_helped) helped.push_back(added.front());
     }
     return helped;
   }
 
   /// Returns one set of all that helped; of those that contradict each other what helped most.
-  Levers all_together(Levers helped) const {
-    std::ranges::stable_sort(
-        helped, {}, [&](const Lever& lever) { return find_result({lever})->device_bytes(); });
-    Levers together;
-    for (const Lever& lever : helped) {
-      if (agree(together, lever)) together.push_back(lever);
+  Levers all_together(const Levers& helped) const {
+    Levers best_first = helped;
+    std::ranges::stable_sort(best_first, {},
+                             [&](const Lever& lever) { return excess_of(*find_result({lever})); });
+    Levers chosen;
+    for (const Lever& lever : best_first) {
+      if (agree(chosen, lever)) chosen.push_back(lever);
     }
+    Levers together = helped;
+    std::erase_if(together, [&](const Lever& lever) {
+      return std::ranges::find(chosen, lever) == chosen.end();
+    });
     return together;
   }
 
   /// Runs the best set again on the GPU that it is to fit: a program may ask how large the GPU is.
-  void confirm() {
+  /// Returns false if it does not fit there: another set may.
+  bool confirm() {
     const VariantResult* const best = advice_.best();
-    if (best == nullptr) return;
+    if (best == nullptr) return true;
     RecordOptions options = best->options;
-    options.device.capacity_bytes = options_.fit_bytes;
-    auto results = runner_.run({options}, {levers_text(options.levers) + ", confirmed"});
-    if (results.empty()) return;
+    options.steps = record_.steps;
+    if (is_roomy_) options.device.capacity_bytes = best->limit_bytes(options_.fit_bytes);
+    const bool is_final = options.steps == best->options.steps &&
+                          options.device.capacity_bytes == best->options.device.capacity_bytes;
+    if (is_final) return true;
+    auto results = run_variants({options}, {levers_text(options.levers) + ", confirmed"});
+    if (results.empty()) return true;
+    const bool still_fits = results.front().fits(options_.fit_bytes);
     *std::ranges::find(advice_.tried, options.out, [](const VariantResult& result) {
       return result.options.out;
     }) = std::move(results.front());
+    return still_fits;
   }
 
   void run_all(const std::vector<Levers>& sets) {
     std::vector<RecordOptions> all;
     std::vector<std::string> names;
     for (const Levers& set : sets) {
+      names.push_back(levers_text(set));
       RecordOptions options = in_folder(record_, levers_text(set));
       options.levers.insert(options.levers.end(), set.begin(), set.end());
+      pull_machine_levers(options);
+      if (is_roomy_) options.device.capacity_bytes = kRoom;
+      if (advice_.steps_of_sets) options.steps = advice_.steps_of_sets;
       all.push_back(options);
-      names.push_back(levers_text(set));
     }
-    std::vector<VariantResult> results = runner_.run(all, names);
+    std::vector<VariantResult> results = run_variants(all, names);
     advice_.left_out += all.size() - results.size();
+    run_unsettled_again(results);
+    run_tight_again(results);
     for (VariantResult& result : results) {
       if (result.outcome == VariantOutcome::idle && added_levers(result).size() == 1) {
         advice_.not_applicable.push_back(
@@ -187,6 +268,50 @@ class Search {
         continue;
       }
       advice_.tried.push_back(std::move(result));
+    }
+  }
+
+  /// Runs variants to the end whose steps are not alike after the few that they were given.
+  void run_unsettled_again(std::vector<VariantResult>& results) {
+    if (!advice_.steps_of_sets) return;
+    for (VariantResult& result : results) {
+      const bool is_measured = result.outcome == VariantOutcome::measured;
+      const bool is_unclear = is_measured ? !result.settled_steps.has_value()
+                                          : result.outcome == VariantOutcome::failed;
+      if (!is_unclear || advice_.was_interrupted) continue;
+      RecordOptions options = result.options;
+      options.steps = record_.steps;
+      auto whole = run_variants({options}, {levers_text(added_levers(result)) + ", all steps"});
+      if (!whole.empty()) result = std::move(whole.front());
+    }
+  }
+
+  /// Runs sets on the GPU that they are to fit if all tensors fit there: with retries, the
+  /// allocator may do with less than it reserves where there is room.
+  void run_tight_again(std::vector<VariantResult>& results) {
+    if (!is_roomy_ || advice_.was_interrupted) return;
+    std::vector<RecordOptions> all;
+    std::vector<std::string> names;
+    std::vector<VariantResult*> tight;
+    for (VariantResult& result : results) {
+      const int64_t limit = result.limit_bytes(options_.fit_bytes);
+      const bool may_fit = result.outcome == VariantOutcome::measured &&
+                           !result.fits(options_.fit_bytes) &&
+                           result.allocated_bytes + result.outside_bytes <= limit;
+      if (!may_fit) continue;
+      const std::string set = levers_text(added_levers(result));
+      RecordOptions options = result.options;
+      options.out = in_folder(record_, set + "-tight").out;
+      options.log = in_folder(record_, set + "-tight").log;
+      options.device.capacity_bytes = limit;
+      all.push_back(options);
+      names.push_back(set + ", with as much memory as it is to fit");
+      tight.push_back(&result);
+    }
+    std::vector<VariantResult> again = run_variants(all, names);
+    if (again.size() < all.size()) return;
+    for (size_t i = 0; i < again.size(); ++i) {
+      if (again[i].fits(options_.fit_bytes)) *tight[i] = std::move(again[i]);
     }
   }
 
@@ -207,9 +332,10 @@ class Search {
   static constexpr int kNone = 1 << 30;
 
   int best_cost() const {
+    const int given = cost_of(record_.levers);
     int cost = kNone;
     for (const VariantResult& result : advice_.tried) {
-      if (result.fits(options_.fit_bytes)) cost = std::min(cost, cost_of(added_levers(result)));
+      if (result.fits(options_.fit_bytes)) cost = std::min(cost, cost_of(result) - given);
     }
     return cost;
   }
@@ -220,15 +346,15 @@ class Search {
       const bool fits = result.fits(options_.fit_bytes);
       const bool is_measured = result.outcome == VariantOutcome::measured;
       const Levers added = added_levers(result);
-      return std::tuple(!is_measured, !fits, fits ? cost_of(added) : 0, result.device_bytes(),
+      return std::tuple(!is_measured, !fits, fits ? cost_of(result) : 0, result.device_bytes(),
                         added.size());
     });
-    advice_.was_interrupted = runner_.was_interrupted();
     return std::move(advice_);
   }
 
   const AdviseOptions& options_;
-  VariantRunner& runner_;
+  const RunVariants& run_;
+  const std::function<int()>& jobs_;
   RecordOptions record_;
   Findings advice_;
   bool is_roomy_ = false;
@@ -238,23 +364,37 @@ class Search {
 
 int cost_of(const Levers& levers) {
   int cost = 0;
-  for (const Lever& lever : levers) cost += 1 << static_cast<int>(cost_of_one(lever));
+  for (const Lever& lever : levers) cost += cost_of_one(lever);
   return cost;
 }
 
+int cost_of(const VariantResult& result) {
+  return cost_of(result.options.levers) +
+         (result.has_retries ? cost_of_class(LeverCost::little) : 0);
+}
+
 const VariantResult* Findings::best() const {
+  const auto rank_of = [](const VariantResult& result) {
+    return std::pair(cost_of(result), result.device_bytes());
+  };
   const VariantResult* best = nullptr;
   for (const VariantResult& result : tried) {
     if (!result.fits(fit_bytes)) continue;
-    if (best == nullptr || cost_of(result.options.levers) < cost_of(best->options.levers)) {
-      best = &result;
-    }
+    if (best == nullptr || rank_of(result) < rank_of(*best)) best = &result;
   }
   return best;
 }
 
+Findings advise(const AdviseOptions& options, const RunVariants& run,
+                const std::function<int()>& jobs) {
+  return Search(options, run, jobs).run();
+}
+
 Findings advise(const AdviseOptions& options, VariantRunner& runner) {
-  return Search(options, runner).run();
+  const RunVariants run = [&](const auto& all, const auto& names) {
+    return runner.run(all, names);
+  };
+  return advise(options, run, [&] { return runner.jobs(); });
 }
 
 }  // namespace shardlens::profiler

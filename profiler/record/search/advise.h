@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,7 +35,10 @@ struct Findings {
   VariantResult base;                        // the program as it is
   std::vector<VariantResult> tried;          // sets of levers, the cheapest that fits first
   std::vector<UntriedLever> not_applicable;  // with the reason
-  bool is_complete = false;  // all cheaper sets of up to `most_levers` that helped were run
+  /// No cheaper set of up to `most_levers` that helped fits: each was run, or a larger one was.
+  bool is_complete = false;
+  /// The steps after which sets were ended: all later steps of the program as it is are alike.
+  std::optional<int64_t> steps_of_sets;
   size_t most_levers = 0;
   bool was_interrupted = false;
   size_t left_out = 0;  // sets that were to be run when it was interrupted
@@ -45,9 +49,19 @@ struct Findings {
 
 /// Returns what a set of levers costs, to compare it with others.
 int cost_of(const std::vector<Lever>& levers);
+/// Returns what a program that was run costs: retries of the allocator cost as a lever of little
+/// cost.
+int cost_of(const VariantResult& result);
+
+/// Runs variants, and returns fewer results than it was given if it was interrupted.
+using RunVariants = std::function<std::vector<VariantResult>(
+    const std::vector<RecordOptions>& all, const std::vector<std::string>& names)>;
 
 /// Runs the program as it is, with each lever that applies, and with sets of those that helped, the
-/// cheapest first, until one fits.
+/// cheapest first, until one fits. `jobs()` says how many variants can run at once.
+Findings advise(const AdviseOptions& options, const RunVariants& run,
+                const std::function<int()>& jobs);
+
 Findings advise(const AdviseOptions& options, VariantRunner& runner);
 
 std::string findings_text(const AdviseOptions& options, const Findings& advice);

@@ -39,6 +39,15 @@ std::vector<Lever> parse_wanted(std::string_view text) {
   return wanted;
 }
 
+/// Throws std::invalid_argument if a lever that is to be tried contradicts a flag.
+void check_wanted(const AdviseOptions& options) {
+  for (const Lever& lever : options.wanted) {
+    RecordOptions one = options.record;
+    one.levers.push_back(lever);
+    pull_machine_levers(one);
+  }
+}
+
 }  // namespace
 
 AdviseOptions parse_advise_options(const std::vector<std::string>& arguments) {
@@ -56,6 +65,7 @@ AdviseOptions parse_advise_options(const std::vector<std::string>& arguments) {
   options.record = parse_simulated("advise", others);
   options.fit_bytes = parse_fit(fit, options.record.device);
   options.wanted = parse_wanted(wanted);
+  check_wanted(options);
   return options;
 }
 

@@ -58,8 +58,9 @@ std::string costs_text(const RecordOptions& options) {
 }
 
 std::string row_of(const Findings& advice, const VariantResult& result) {
-  const std::string name =
+  std::string name =
       result.options.levers.empty() ? "as it is" : levers_text(result.options.levers);
+  if (result.has_retries) name += ", with retries of the allocator";
   if (result.outcome != VariantOutcome::measured) {
     const std::string_view failed = result.outcome == VariantOutcome::failed ? "failed, " : "";
     return fmt::format("  {:<6} {:<47}  {}: {}{}\n", "-", "", name, failed, result_text(result));
@@ -93,12 +94,16 @@ std::string verdict_of(const Findings& advice) {
   const std::string as_it_is =
       fmt::format("as it is, the program takes {} of {}", bytes_text(advice.base.device_bytes()),
                   bytes_text(advice.fit_bytes));
-  if (advice.base.fits(advice.fit_bytes)) return as_it_is + ": fits\n";
+  const auto fits = [](const VariantResult& result) {
+    return result.has_retries ? ": fits only with retries of the allocator\n" : ": fits\n";
+  };
+  if (advice.base.fits(advice.fit_bytes)) return as_it_is + fits(advice.base);
   if (best == nullptr) {
     return fmt::format("{}: does not fit, nor does a set of levers that was tried\n", as_it_is);
   }
-  return fmt::format("{}: does not fit; with {} it takes {}: fits\n", as_it_is,
-                     levers_text(best->options.levers), bytes_text(best->device_bytes()));
+  return fmt::format("{}: does not fit; with {} it takes {}{}", as_it_is,
+                     levers_text(best->options.levers), bytes_text(best->device_bytes()),
+                     fits(*best));
 }
 
 std::string doubts_of(const Findings& advice) {
@@ -107,9 +112,16 @@ std::string doubts_of(const Findings& advice) {
   if (advice.was_interrupted) {
     text += fmt::format("  in doubt: interrupted; {} more sets were to be run\n", advice.left_out);
   }
+  if (advice.steps_of_sets && !advice.tried.empty()) {
+    text += fmt::format(
+        "  sets were ended after {} steps, from where those of the program as it is are alike; the "
+        "best ran to its end\n",
+        *advice.steps_of_sets);
+  }
   if (advice.best() != nullptr && has_goal && advice.is_complete) {
     text += fmt::format(
-        "  no cheaper set of up to {} levers that helped alone fits: all of these were run\n",
+        "  no cheaper set of up to {} levers that helped alone fits: each was run, or does not fit "
+        "with more levers either\n",
         advice.most_levers);
   }
   return text;
@@ -137,6 +149,7 @@ Json json_of(const Findings& advice, const VariantResult& result) {
   Json json = {{"levers", levers},
                {"outcome", kNames[static_cast<size_t>(result.outcome)]},
                {"fits", result.fits(advice.fit_bytes)},
+               {"has_retries", result.has_retries},
                {"run", result.options.out}};
   if (result.outcome == VariantOutcome::measured) {
     json["device_bytes"] = result.device_bytes();
@@ -148,7 +161,7 @@ Json json_of(const Findings& advice, const VariantResult& result) {
   }
   json["costs"] = costs_text(result.options);
   json["edits"] = places;
-  json["command"] = command_of(result.options, advice.fit_bytes);
+  json["command"] = command_of(result.options, result.limit_bytes(advice.fit_bytes));
   return json;
 }
 
@@ -164,7 +177,7 @@ std::string findings_text(const AdviseOptions& options, const Findings& advice) 
   const VariantResult* const best = advice.best();
   if (best != nullptr && !advice.base.fits(advice.fit_bytes)) {
     text += "\nto write\n" + places_of(*best) + "\nagain\n  " +
-            command_of(best->options, advice.fit_bytes) + "\n";
+            command_of(best->options, best->limit_bytes(advice.fit_bytes)) + "\n";
   }
   text += not_applicable_text(advice);
   return text + fmt::format("\nnext\n  shardlens view {}: see all runs side by side\n",
@@ -181,6 +194,7 @@ std::string findings_json(const AdviseOptions& options, const Findings& advice) 
   }
   json["is_complete"] = advice.is_complete;
   json["most_levers"] = advice.most_levers;
+  json["steps_of_sets"] = advice.steps_of_sets ? Json(*advice.steps_of_sets) : Json();
   json["was_interrupted"] = advice.was_interrupted;
   json["left_out"] = advice.left_out;
   return json_text(json);

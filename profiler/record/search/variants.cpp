@@ -10,6 +10,7 @@
 #include <map>
 #include <utility>
 
+#include "base/gpus.h"
 #include "base/process/installation.h"
 #include "base/units.h"
 #include "profiler/record/judged_rank.h"
@@ -34,6 +35,26 @@ std::vector<int64_t> marks_of(const RankReport& report) {
                                 space->end_bytes};
   for (const auto& peak : space->phase_peaks) marks.push_back(peak.value_or(-1));
   return marks;
+}
+
+/// Returns the number of steps that the program made, without what it does after the last one.
+int64_t steps_of(const RankReport& report, const RecordOptions& options) {
+  const int64_t steps = std::ssize(report.steps);
+  return options.steps && steps <= *options.steps ? steps : steps - 1;
+}
+
+/// Returns the steps to run to see what all `steps` of the program take: up to two that are alike,
+/// as are all later ones.
+std::optional<int64_t> steps_to_settle(const RankReport& report, int64_t steps) {
+  const SpaceReport* const space = report.main_space();
+  if (space == nullptr || steps < 2 || report.growth) return std::nullopt;
+  const auto last = report.steps.begin() + (steps - 1);
+  auto first = last;
+  while (first != report.steps.begin() && std::prev(first)->bytes == last->bytes) --first;
+  if (first == last) return std::nullopt;
+  const int64_t reserved_at = report.reserved_peak ? report.reserved_peak->at.step : 0;
+  if (std::max(space->peak_at.step, reserved_at) > first->step) return std::nullopt;
+  return first->step + 2;
 }
 
 VariantOutcome outcome_of(const std::vector<JudgedRank>& ranks, const RecordedRun& run) {
@@ -61,6 +82,9 @@ VariantResult result_of(const RecordOptions& options, const RecordedRun& run) {
     result.reserved_bytes = rank.report.reserved_peak_bytes().value_or(0);
     result.outside_bytes = rank.outside.bytes;
     result.marks = marks_of(rank.report);
+    result.has_retries = rank.facts.retries > 0;
+    result.steps = steps_of(rank.report, options);
+    result.settled_steps = steps_to_settle(rank.report, result.steps);
     result.why = rank.verdict.line;
   }
   if (result.outcome == VariantOutcome::measured) result.why.clear();
@@ -76,6 +100,12 @@ VariantResult result_of(const RecordOptions& options, const RecordedRun& run) {
 }
 
 }  // namespace
+
+int64_t VariantResult::limit_bytes(int64_t bytes) const {
+  const bool has_other_gpu =
+      std::ranges::find(options.levers, "gpu", &Lever::name) != options.levers.end();
+  return has_other_gpu ? find_gpu(options.device.gpu).memory_bytes : bytes;
+}
 
 std::string result_text(const VariantResult& result) {
   if (result.outcome == VariantOutcome::out_of_memory) return "does not fit";

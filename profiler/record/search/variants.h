@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,14 +32,20 @@ struct VariantResult {
   int64_t reserved_bytes = 0;
   int64_t outside_bytes = 0;        // of the GPU, beside PyTorch
   std::vector<int64_t> marks = {};  // figures that two runs with equal memory have in common
-  std::string why = {};             // how it ended, if not measured
+  bool has_retries = false;         // of the allocator: it freed cached memory to go on
+  int64_t steps = 0;                // of training
+  /// The steps after which all others are alike and no peak comes; nothing: it ended before.
+  std::optional<int64_t> settled_steps = {};
+  std::string why = {};  // how it ended, if not measured
   int exit_code = 0;
   int64_t host_bytes = 0;
   Accounts accounts = {};
 
   int64_t device_bytes() const { return reserved_bytes + outside_bytes; }
+  /// Returns the memory that it is to fit: that of its own GPU if a lever names one, else `bytes`.
+  int64_t limit_bytes(int64_t bytes) const;
   bool fits(int64_t bytes) const {
-    return outcome == VariantOutcome::measured && device_bytes() <= bytes;
+    return outcome == VariantOutcome::measured && device_bytes() <= limit_bytes(bytes);
   }
 };
 

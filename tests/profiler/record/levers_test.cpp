@@ -17,6 +17,7 @@
 #include "profiler/record/search/advise.h"
 #include "profiler/record/search/placeholders.h"
 #include "profiler/record/search/solve.h"
+#include "tests/support/temporary_folder.h"
 
 namespace shardlens::profiler {
 
@@ -50,6 +51,80 @@ Solution solve_linear(int64_t per_value, int64_t capacity, int64_t from, int64_t
   });
 }
 
+constexpr int kNothingFits = 1 << 30;
+
+constexpr double kWhole = 1e6;
+
+/// A program that takes kWhole bytes, and with each lever a certain part of what it takes without.
+struct ModelProgram {
+  std::vector<std::pair<Lever, double>> shares;
+
+  std::vector<Lever> levers() const {
+    std::vector<Lever> all;
+    for (const auto& [lever, share] : shares) all.push_back(lever);
+    return all;
+  }
+
+  int64_t bytes_with(const std::vector<Lever>& levers) const {
+    double bytes = kWhole;
+    for (const auto& [lever, share] : shares) {
+      if (std::ranges::find(levers, lever) != levers.end()) bytes *= share;
+    }
+    return static_cast<int64_t>(bytes);
+  }
+
+  /// Runs as on an allocator that reserves a tenth more than is used where there is room.
+  VariantResult run(const RecordOptions& options) const {
+    VariantResult result{.options = options, .outcome = VariantOutcome::measured};
+    result.allocated_bytes = bytes_with(options.levers);
+    const int64_t capacity = options.device.capacity_bytes;
+    if (result.allocated_bytes > capacity) {
+      result.outcome = VariantOutcome::out_of_memory;
+      return result;
+    }
+    const int64_t wanted = result.allocated_bytes / 10 * 11;
+    result.has_retries = wanted > capacity;
+    result.reserved_bytes = std::min(wanted, capacity);
+    for (const auto& [lever, share] : shares) {
+      result.accounts.told.push_back(told("lever", R"({"lever": ")" + lever.name + R"("})"));
+    }
+    return result;
+  }
+};
+
+ModelProgram random_program(std::mt19937& random) {
+  ModelProgram program;
+  for (const char* text :
+       {"optimizer=fused", "expandable-segments", "empty-cache", "reshard-after-forward=true",
+        "recompute=every:2", "recompute=full", "activations=host", "autocast=bf16"}) {
+    const double share = std::uniform_real_distribution<double>(0.5, 1.05)(random);
+    program.shares.emplace_back(parse_levers(text).front(), share);
+  }
+  return program;
+}
+
+/// Returns the least cost of the sets of up to three levers that fit.
+int cheapest_of(const ModelProgram& program, int64_t fit_bytes) {
+  const std::vector<Lever> all = program.levers();
+  int cheapest = kNothingFits;
+  for (unsigned bits = 0; bits < 1U << all.size(); ++bits) {
+    std::vector<Lever> set;
+    for (size_t i = 0; i < all.size(); ++i) {
+      if ((bits >> i & 1U) != 0) set.push_back(all[i]);
+    }
+    const bool agrees = std::ranges::all_of(set, [&](const Lever& one) {
+      return std::ranges::count_if(set, [&](auto& other) { return contradict(one, other); }) == 1;
+    });
+    if (!agrees || set.size() > 3) continue;
+    RecordOptions options;
+    options.levers = set;
+    options.device.capacity_bytes = fit_bytes;
+    const VariantResult result = program.run(options);
+    if (result.fits(fit_bytes)) cheapest = std::min(cheapest, cost_of(result));
+  }
+  return cheapest;
+}
+
 }  // namespace
 
 TEST_CASE("unknown levers, values and contradictions are refused in one line") {
@@ -59,7 +134,8 @@ TEST_CASE("unknown levers, values and contradictions are refused in one line") {
         "wrap=size:1000,gc-threshold=0.8");
   expect_refused("nope", "unknown lever; give one of");
   expect_refused("", "unknown lever");
-  expect_refused("recompute=half", "give recompute=full|every:N|selective, where N is a whole number");
+  expect_refused("recompute=half",
+                 "give recompute=full|every:N|selective, where N is a whole number");
   expect_refused("recompute=every:0", "unknown value");
   expect_refused("recompute=every:x", "unknown value");
   expect_refused("bucket-size", "unknown value");
@@ -117,6 +193,9 @@ TEST_CASE("what costs nothing comes before what communicates, computes and copie
   CHECK(cost("recompute,optimizer=fused") < cost("activations"));
   CHECK(cost("activations") < cost("param-dtype"));
   CHECK(cost("recompute") < cost("optimizer=8bit"));
+  CHECK(cost("recompute=every:2,optimizer=fused") < cost("recompute"));
+  CHECK(cost("recompute=selective") == cost("recompute=every:2"));
+  CHECK(cost("optimizer=8bit,param-dtype=bf16,activations,offload") < cost("world=16"));
 }
 
 TEST_CASE("placeholders take values wherever they are in a command") {
@@ -144,6 +223,41 @@ TEST_CASE("solve finds what brute force finds") {
     CHECK(solution.largest == largest);
     CHECK(solution.is_solved() == largest.has_value());
     CHECK(solution.runs.size() <= 24);
+  }
+}
+
+TEST_CASE("advise finds the cheapest set that brute force finds") {
+  const unsigned seed = std::random_device{}();
+  INFO("seed " << seed);
+  std::mt19937 random(seed);
+  const tests::TemporaryFolder folder;
+  for (int i = 0; i < 60; ++i) {
+    const ModelProgram program = random_program(random);
+    AdviseOptions options;
+    options.record.out = folder.path();
+    options.record.device.gpu = "h100";
+    options.fit_bytes = static_cast<int64_t>(
+        std::uniform_real_distribution<double>(0.2 * kWhole, 1.1 * kWhole)(random));
+    options.wanted = program.levers();
+    const auto run = [&](const std::vector<RecordOptions>& all, const std::vector<std::string>&) {
+      std::vector<VariantResult> results;
+      for (const RecordOptions& one : all) results.push_back(program.run(one));
+      return results;
+    };
+    const Findings found = advise(options, run, [] { return 2; });
+    const int cheapest = cheapest_of(program, options.fit_bytes);
+    const VariantResult* const best = found.best();
+    if (found.base.fits(options.fit_bytes)) continue;
+    if (best == nullptr) {
+      CHECK(cheapest == kNothingFits);
+      continue;
+    }
+    // Of more than three levers only the cheapest together are tried.
+    const int cost = cost_of(*best);
+    CHECK((best->options.levers.size() > 3 ? cost <= cheapest : cost == cheapest));
+    CHECK(best == &found.tried.front());
+    CHECK(best->options.device.capacity_bytes == options.fit_bytes);
+    CHECK(found.is_complete);
   }
 }
 

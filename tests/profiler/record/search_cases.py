@@ -10,9 +10,9 @@ import json
 import pathlib
 import sys
 
-from recorded import HERE, PYTHON, OnNullDevice, report_of, run_cases, shardlens
+from recorded import HERE, PYTHON, Recorded, report_of, run_cases, shardlens
 
-SCRIPT = HERE / "scripts" / "batches.py"
+SCRIPT = HERE / "scripts" / "levers" / "batches.py"
 SMALL = ("--device", "null:l4", "--capacity", "1700MiB")
 
 
@@ -61,7 +61,7 @@ def check_solved(folder):
 
 def check_advised(folder):
     """The best set fits, and the program edited by hand takes the same bytes."""
-    flags = ("--device", "null:l4", "--fit", "1500MiB")
+    flags = ("--device", "null:l4", "--fit", "1570MiB")
     found = searched(0, "advise", folder, "--levers", "optimizer=fused,recompute=full", "--", PYTHON,
                      SCRIPT, flags=flags)
     best = found["tried"][0]
@@ -74,10 +74,28 @@ def check_advised(folder):
                         "torch.relu(self.grow(x)))\n\n    def forward(")
     edited = pathlib.Path(folder) / "edited.py"
     edited.write_text(text.replace("import torch\n", "import torch\nimport torch.utils.checkpoint\n", 1))
-    run = OnNullDevice(folder, PYTHON, edited, flags=["--device", "null:l4"]).expect(0)
+    run = Recorded(folder, PYTHON, edited, flags=["--device", "null:l4"]).expect(0)
     peak = report_of(run.out)["peak"]
     expect([best["allocated_bytes"], best["reserved_bytes"]]
            == [peak["allocated_bytes"], peak["reserved_bytes"]], [best, peak])
+
+
+def check_broken(folder):
+    """A lever that breaks the program is shown with the program's own error, and never fits."""
+    found = searched(3, "advise", folder, "--levers", "model-dtype=bf16", "--", PYTHON, SCRIPT,
+                     flags=("--device", "null:l4", "--fit", "1500MiB"))
+    only, = found["tried"]
+    expect([only["outcome"], only["fits"]] == ["failed", False] and "dtype" in only["why"], found)
+
+
+def check_early(folder):
+    """Sets end when the steps of the program are alike; the best one runs to its end."""
+    found = searched(0, "advise", folder, "--levers", "recompute=full", "--", PYTHON, SCRIPT, "--steps",
+                     "12", flags=("--device", "null:l4", "--fit", "1650MiB"))
+    best = found["tried"][0]
+    expect(found["steps_of_sets"] == 3 and best["fits"] and "--steps 3" not in best["command"], found)
+    steps = report_of(best["run"])["steps"]
+    expect(len(steps) >= 12, steps)
 
 
 def check_placeholders(folder):
@@ -89,7 +107,7 @@ def check_placeholders(folder):
 
 
 QUICK = [check_placeholders, check_failing]
-LONG = [*QUICK, check_ignored, check_never, check_solved, check_advised]
+LONG = [*QUICK, check_ignored, check_never, check_solved, check_advised, check_broken, check_early]
 
 
 def main():

@@ -9,6 +9,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--batch", type=int, default=4096)
 parser.add_argument("--ignored", type=int)
 parser.add_argument("--limit", type=int)
+parser.add_argument("--steps", type=int, default=3)
 options = parser.parse_args()
 batch = options.batch
 if options.limit and batch > options.limit:
@@ -26,7 +27,7 @@ class Block(nn.Module):
 
 model = nn.Sequential(*[Block() for _ in range(8)]).to("cuda")
 optimizer = torch.optim.AdamW(model.parameters())
-for _ in range(3):
+for _ in range(options.steps):
     model(torch.randn(batch, 1024, device="cuda")).sum().backward()
     optimizer.step()
     optimizer.zero_grad()
