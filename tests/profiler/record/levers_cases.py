@@ -470,7 +470,7 @@ def main():
     if length != "table" and not scripts:
         check_idle()
     for one in cases:
-        name = " ".join([one.before.script, *one.before.arguments])
+        name = " ".join([pathlib.Path(one.before.script).name, *one.before.arguments])
         try:
             by_hand, pulled = compared(one)
         except AssertionError as error:
