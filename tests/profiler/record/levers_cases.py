@@ -20,6 +20,7 @@ from recorded import HERE, PYTHON, OnNullDevice, Recorded, report_of, sampled
 
 WORLD = ("--world", "16", "--rank", "5")
 ALONE = ()
+FOUR = ("--world", "4", "--rank", "3")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -393,14 +394,14 @@ def of_trainer():
                [("use_cache=False", 'use_cache=False, attn_implementation="eager"')], flags=ALONE)
     for strategy in ("ddp", "fsdp"):
         yield case("optimizer=single", "lit.py", [("lr=1e-3", "lr=1e-3, foreach=False")],
-                   given=[strategy], flags=ALONE)
+                   given=[strategy], flags=FOUR)
         yield case("batch=8", "lit.py",
                    [("batch_size=16", "batch_size=8"),
                     ("Trainer(max_steps=4", "Trainer(accumulate_grad_batches=2, max_steps=4")],
-                   given=[strategy], flags=ALONE)
+                   given=[strategy], flags=FOUR)
     yield case("bucket-view", "lit.py",
                [('else "ddp"\n', 'else __import__("lightning").pytorch.strategies.DDPStrategy('
-                 'gradient_as_bucket_view=True)\n')], given=["ddp"], flags=ALONE)
+                 'gradient_as_bucket_view=True)\n')], given=["ddp"], flags=FOUR)
 
 
 CASES = [*of_transformer(), *of_new_levers(), *of_guide(), *of_others(), *of_trainer()]
