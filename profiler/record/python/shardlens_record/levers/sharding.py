@@ -277,7 +277,7 @@ def watch_ddp(module):
 
     def making(inner):
         @functools.wraps(inner)
-        def init(self, model, *args, **kwargs):
+        def init(self, *args, **kwargs):
             now = "" if kwargs.get("gradient_as_bucket_view") else None
             code = "DistributedDataParallel(..., gradient_as_bucket_view=True)"
             if sites.at("bucket-view", code, now=now) is not None:
@@ -287,7 +287,7 @@ def watch_ddp(module):
                              now=None if size is None else str(size))
             if value is not None:
                 kwargs["bucket_cap_mb"] = int(value)
-            inner(self, model, *args, **kwargs)
+            inner(self, *args, **kwargs)
 
         return init
 
