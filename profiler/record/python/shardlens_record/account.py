@@ -6,13 +6,11 @@ import atexit
 import json
 import os
 import sys
-import sysconfig
 import time
 
-from . import ASKED_FOR, OPTIONS
+from . import ASKED_FOR, OPTIONS, program_code
 from .guards import describe, in_one_line
 
-OURS = os.path.dirname(os.path.abspath(__file__))
 _OUT_OF_MEMORY = ("CUDA out of memory", "CUDA error: out of memory", "failure 2 'out of memory'",
                   "CUBLAS_STATUS_ALLOC_FAILED")
 _once = set()
@@ -42,24 +40,16 @@ def tell_once(what, text=""):
 # --- uncaught errors ------------------------------------------------------------------------------
 
 
-def libraries():
-    paths = sysconfig.get_paths()
-    return tuple(paths[name] + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-
-
 def _place(error):
     """Returns where the program's own code raised the error, such as "train.py:30"."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{os.path.basename(error.filename)}:{error.lineno}"
-    others = (*libraries(), OURS, "<frozen")
-    pytorch = f"{os.sep}torch{os.sep}"
     places, trace = [], error.__traceback__
     while trace is not None:
         places.append((trace.tb_frame.f_code.co_filename, trace.tb_lineno))
         trace = trace.tb_next
-    own = [place for place in places
-           if not place[0].startswith(others) and pytorch not in place[0]] or places
-    return f"{os.path.basename(own[-1][0])}:{own[-1][1]}" if own else ""
+    path, line = program_code.best(places) or ("", 0)
+    return f"{os.path.basename(path)}:{line}" if path else ""
 
 
 def _is_out_of_memory(error):

@@ -6,6 +6,7 @@ import functools
 import os
 import sys
 
+from . import program_code
 from .guards import guarded, replace
 
 _UNKNOWN = "advice may name what the program does already"
@@ -21,21 +22,10 @@ _LEAST_VOCABULARY = 1000
 _MOST_LINES = 8  # of one use
 
 
-def _is_of_program(path):
-    return "/torch/" not in path and "/shardlens_record/" not in path and not path.startswith("<")
-
-
 def _caller():
-    """Returns the innermost frame of the program, preferring one outside of installed packages."""
-    frame, first = sys._getframe(1), None
-    while frame is not None:
-        path = frame.f_code.co_filename
-        if _is_of_program(path):
-            if "site-packages/" not in path:
-                return frame
-            first = first or frame
-        frame = frame.f_back
-    return first
+    """Returns the frame of the program that calls, else that of a library that it uses."""
+    frame = sys._getframe(1)
+    return program_code.own_frame(frame) or program_code.frame_outside_pytorch(frame)
 
 
 def _note(what):
@@ -54,7 +44,7 @@ def _note(what):
 
 def _line_of(frame):
     """Returns the place of a frame as reports write it, without the function: "train.py:30"."""
-    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}" if frame else ""
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 
 def _add(name, number=1):

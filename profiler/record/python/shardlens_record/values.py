@@ -7,15 +7,14 @@ import os
 import re
 import sys
 
-from . import OPTIONS, bounds, checks, decisions
+from . import OPTIONS, bounds, checks, decisions, program_code
 from .guards import guarded, replace, replace_function, say
 
 _VALUES = "where the program decides by values of the GPU may be reported incompletely"
 
 _COUNTS = {}
 _DECISIONS = {}  # decisions by unknown values: the outcome, by place
-_PYTORCH = f"{os.sep}torch{os.sep}"
-_PRINTING = f"{_PYTORCH}_tensor_str.py"
+_PRINTING = f"{os.sep}torch{os.sep}_tensor_str.py"
 _OWN = os.path.dirname(__file__) + os.sep
 _MOST_NAMED = 4  # decisions in a line
 
@@ -80,7 +79,7 @@ def decisions_taken():
 
 
 def _is_pytorchs(frame):
-    return _PYTORCH in frame.f_code.co_filename
+    return program_code.is_pytorchs(frame.f_code.co_filename)
 
 
 def _asking(frame):
@@ -94,15 +93,8 @@ def _is_printing(frame):
     return frame.f_code.co_filename.endswith(_PRINTING)
 
 
-def _own_frame(frame):
-    """Returns the program's own frame, which called PyTorch's functions."""
-    while frame.f_back and _is_pytorchs(frame):
-        frame = frame.f_back
-    return frame
-
-
 def _place(frame):
-    own = _own_frame(frame)
+    own = program_code.frame_outside_pytorch(frame)
     return f"{os.path.basename(own.f_code.co_filename)}:{own.f_lineno}"
 
 
@@ -115,7 +107,7 @@ def _count(name):
 
 def _true_at(frame):
     """Returns the --true that names the program's line, or None."""
-    own = _own_frame(frame)
+    own = program_code.frame_outside_pytorch(frame)
     return next((true for true in _TRUE_AT if true.is_at(own)), None)
 
 

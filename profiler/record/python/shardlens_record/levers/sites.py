@@ -1,13 +1,12 @@
 """Finds the places of the program where a lever acts, and writes them into the process's account: with
 a lever pulled, `shardlens record` learns from there that it acted; with `look`, which levers apply."""
 
-import functools
 import json
 import os
 import sys
 import types
 
-from .. import OPTIONS, account
+from .. import OPTIONS, account, program_code
 from ..guards import in_one_line
 
 PULLED = OPTIONS.get("levers") or {}
@@ -22,24 +21,12 @@ def is_wanted(*levers):
     return LOOKS or any(lever in PULLED for lever in levers)
 
 
-@functools.cache
-def _other_code():
-    """Returns what the paths of code begin with that is not the program's own."""
-    torch = getattr(sys.modules.get("torch"), "__file__", None)
-    of_torch = [os.path.dirname(torch) + os.sep] if torch else []
-    return (*account.libraries(), *of_torch, account.OURS, "<")
-
-
 def _place():
     """Returns where the program's own code is, such as "/home/me/train.py:30"; "" if there is none."""
-    others = _other_code()
-    frame = sys._getframe(1)
-    while frame is not None:
-        name = frame.f_code.co_filename
-        if not name.startswith(others):
-            return in_one_line(f"{os.path.abspath(name)}:{frame.f_lineno}")
-        frame = frame.f_back
-    return ""
+    frame = program_code.own_frame(sys._getframe(1))
+    if frame is None:
+        return ""
+    return in_one_line(f"{os.path.abspath(frame.f_code.co_filename)}:{frame.f_lineno}")
 
 
 def _tell(what, lever, **more):
