@@ -12,6 +12,7 @@
 
 #include "base/shown.h"
 #include "base/units.h"
+#include "profiler/report/place_totals.h"
 
 namespace shardlens::profiler {
 
@@ -51,9 +52,11 @@ bool is_much(const Evidence& e, int64_t bytes) {
 /// Returns the bytes if they are worth naming, else 0.
 int64_t if_much(const Evidence& e, int64_t bytes) { return is_much(e, bytes) ? bytes : 0; }
 
-/// Returns the category's bytes if nothing else takes more.
+/// Returns the category's bytes if nothing else takes more. What is small beside the memory that is
+/// reserved and free does not matter.
 int64_t if_largest(const Evidence& e, Category category) {
-  return e.largest_category() == category ? e.bytes_of(category) : 0;
+  const int64_t bytes = e.bytes_of(category);
+  return e.largest_category() == category && bytes >= e.reserved_bytes / kLeastParts ? bytes : 0;
 }
 
 /// Returns what each step replaces: memory that only the step before has made.
@@ -71,35 +74,28 @@ bool autocast_undoes_sharding(const Evidence& e) {
          !e.uses.has("recompute") && is_much(e, e.bytes_of(Category::parameter_copy));
 }
 
-/// Returns the vocabulary that a row's size is a multiple of, or 0. Powers of two are not asked:
-/// every tensor may be a multiple of them.
-int64_t vocabulary_of(const Evidence& e, const PlaceTotal& row) {
-  for (const int64_t size : e.uses.vocabularies) {
+/// Returns the vocabulary that an activation's size is a multiple of, or 0. Powers of two are not
+/// asked: every tensor may be a multiple of them.
+int64_t vocabulary_of(const Evidence& e, const NamedAllocation& block) {
+  if (block.category != Category::activation) return 0;
+  const auto found = std::ranges::find_if(e.uses.vocabularies, [&](int64_t size) {
     const bool tells = (size & (size - 1)) != 0 && size % 3 + size % 5 + size % 7 != 0;
-    const bool is_of_program = row.category == Category::activation ||
-                               row.category == Category::gradient ||
-                               row.category == Category::other;
-    if (tells && is_of_program && row.count > 0 && row.asked_bytes % (row.count * size) == 0 &&
-        row.asked_bytes / row.count / size >= 32) {
-      return size;
-    }
-  }
-  return 0;
+    return tells && block.asked_bytes % size == 0 && block.asked_bytes / size >= 32;
+  });
+  return found == e.uses.vocabularies.end() ? 0 : *found;
 }
 
-/// Returns the largest row of activations whose size depends on the vocabulary.
-const PlaceTotal* logits_row(const Evidence& e) {
-  const auto found = std::ranges::find_if(e.rows, [&](const PlaceTotal& row) {
-    return row.category == Category::activation && vocabulary_of(e, row) != 0;
-  });
-  return found == e.rows.end() ? nullptr : &*found;
+/// Returns the largest activation whose size depends on the vocabulary.
+const NamedAllocation* largest_logits(const Evidence& e) {
+  const auto found = std::ranges::find_if(
+      e.blocks, [&](const NamedAllocation& block) { return vocabulary_of(e, block) != 0; });
+  return found == e.blocks.end() ? nullptr : &*found;
 }
 
 int64_t logits_bytes(const Evidence& e) {
   int64_t bytes = 0;
-  for (const PlaceTotal& row : e.rows) {
-    if (row.category == Category::activation && vocabulary_of(e, row) != 0)
-      bytes += row.given_bytes;
+  for (const NamedAllocation& block : e.blocks) {
+    if (vocabulary_of(e, block) != 0) bytes += block.given_bytes;
   }
   return bytes;
 }
@@ -109,11 +105,44 @@ bool are_logits_most(const Evidence& e) {
 }
 
 /// Returns the line that made the most memory of a category, in a program that makes it in lines.
-std::string_view line_of_most(const Evidence& e, Category category) {
-  for (const PlaceTotal& row : e.rows) {
-    if (row.category == category && !place_of(row.label).empty()) return place_of(row.label);
+std::string line_of_most(const Evidence& e, Category category) {
+  for (const PlaceTotal& row : place_totals(e.blocks)) {
+    if (row.category == category && !place_of(row.label).empty())
+      return std::string(place_of(row.label));
   }
   return {};
+}
+
+/// Returns how much less a program may take whose parameters are never whole: at most what other
+/// ranks hold, and what is reserved beyond what the steps allocate.
+int64_t saved_by_early_sharding(const Evidence& e) {
+  const int64_t whole = if_largest(e, Category::parameter_shard);
+  const int64_t of_others = whole - whole / e.world_size;
+  if (!e.steps_peak_bytes) return of_others;
+  return if_much(e, std::min(of_others, e.reserved_bytes - *e.steps_peak_bytes));
+}
+
+/// Returns the bytes that are whole while FSDP has gathered a unit, if nothing else takes more: its
+/// parameters, then its gradients and their copy for the reduction.
+int64_t gathered_bytes(const Evidence& e) {
+  const int64_t bytes = e.bytes_of(Category::unsharded_parameter) + e.bytes_of(Category::gradient) +
+                        e.bytes_of(Category::reduce_buffer);
+  return bytes >= e.bytes_of(e.largest_category()) ? bytes : 0;
+}
+
+/// Returns the bytes of parameters' gradients if they are an eighth or more: with Adam they are a
+/// fourth in one precision, and a sixth or more in two. Those of activations have no name.
+int64_t gradients_if_much(const Evidence& e) {
+  int64_t bytes = 0;
+  for (const NamedAllocation& block : e.blocks) {
+    if (block.category == Category::gradient && !block.name.empty()) bytes += block.given_bytes;
+  }
+  return 8 * bytes >= e.allocated_bytes() ? if_much(e, bytes) : 0;
+}
+
+/// Returns true if the program reads all gradients before it steps, so that none can go earlier.
+bool needs_all_gradients(const Evidence& e) {
+  return e.uses.accumulates || e.uses.has("clip_gradients") || e.uses.has("grad_scaler");
 }
 
 /// Returns what pools of CUDA graphs hold without use, if that is much of what is reserved.
@@ -254,26 +283,27 @@ constexpr auto kRules = std::to_array<Rule>({
 
     // ---- from here on: what trades time for memory, if the GPU is full ----
     {"meta_init", false,
-     [](const Evidence& e) {
-       return e.is_before_steps ? if_largest(e, Category::parameter_shard) : 0;
-     },
+     [](const Evidence& e) { return e.is_before_steps ? saved_by_early_sharding(e) : 0; },
      [](const Evidence& e) {
        return (!e.uses.has_fsdp() && !e.uses.names_fsdp) || e.uses.has("fsdp2_offload");
      },
      [](const Evidence& e, const std::string& bytes) {
        return fmt::format(
            "{} of whole parameters are on the GPU before they are sharded{}: make the model under "
-           "torch.device(\"meta\"), shard it, then model.to_empty(device=\"cuda\")",
-           bytes, at(fsdp_line(e)));
+           "torch.device(\"meta\"), shard it, then model.to_empty(device=\"cuda\"){}",
+           bytes_text(e.bytes_of(Category::parameter_shard)), at(fsdp_line(e)),
+           e.steps_peak_bytes ? ", for up to " + bytes + " less" : "");
      }},
-    {"fsdp_units", false,
-     [](const Evidence& e) { return if_largest(e, Category::unsharded_parameter); },
-     [](const Evidence& e) { return !e.uses.has_fsdp() || e.uses.fsdp_units > 1; },
+    {"fsdp_units", false, gathered_bytes,
+     [](const Evidence& e) {
+       return !e.uses.has_fsdp() || e.uses.fsdp_units > 1 || e.is_before_steps;
+     },
      [](const Evidence& e, const std::string& bytes) {
        return fmt::format(
-           "{} of parameters are gathered at once, since the whole model is one unit: call "
-           "fully_shard on each layer before the model{}",
-           bytes, at(fsdp_line(e)));
+           "{} of parameters or gradients are whole at once, since the whole model is one unit: "
+           "{} on each layer before the model{}",
+           bytes, e.uses.has("fsdp2") ? "call fully_shard" : "wrap with FSDP (auto_wrap_policy)",
+           at(fsdp_line(e)));
      }},
     {"reshard_after_forward", false,
      [](const Evidence& e) { return if_largest(e, Category::unsharded_parameter); },
@@ -332,9 +362,10 @@ constexpr auto kRules = std::to_array<Rule>({
            "bitsandbytes.optim.AdamW8bit",
            bytes, shown(adam(e)->name), at(adam(e)->line));
      }},
-    {"step_in_backward", false, [](const Evidence& e) { return if_largest(e, Category::gradient); },
+    {"step_in_backward", false, gradients_if_much,
      [](const Evidence& e) {
-       return e.world_size > 1 || e.uses.optimizers.size() != 1 || grows(e) || are_logits_most(e);
+       return e.world_size > 1 || e.uses.optimizers.size() != 1 || needs_all_gradients(e) ||
+              grows(e) || are_logits_most(e);
      },
      [](const Evidence& e, const std::string& bytes) {
        return fmt::format(
@@ -359,8 +390,8 @@ constexpr auto kRules = std::to_array<Rule>({
      [](const Evidence& e) { return grows(e) || autocast_undoes_sharding(e); },
      [](const Evidence& e, const std::string& bytes) {
        return fmt::format(
-           "{} grow with the vocabulary of {}, most{}: {}", bytes, vocabulary_of(e, *logits_row(e)),
-           at(place_of(logits_row(e)->label)),
+           "{} grow with the vocabulary of {}, most{}: {}", bytes,
+           vocabulary_of(e, *largest_logits(e)), at(place_of(largest_logits(e)->label)),
            is_version_at_least(e.pytorch, 15)
                ? "torch.nn.functional.linear_cross_entropy computes head and loss in chunks"
                : "compute head and loss for some of the tokens at a time, under "
@@ -401,20 +432,16 @@ constexpr auto kRules = std::to_array<Rule>({
        return std::max(if_largest(e, Category::reduce_buffer),
                        if_largest(e, Category::communication));
      },
-     [](const Evidence& e) {
-       return e.world_size < 2 || (!e.uses.has("ddp") && e.uses.fsdp_units != 1);
-     },
+     [](const Evidence& e) { return e.world_size < 2 || !e.uses.has("ddp"); },
      [](const Evidence& e, const std::string& bytes) {
        return fmt::format(
-           "{} of buffers for collectives: {}", bytes,
-           e.uses.has("ddp")
-               ? "a smaller bucket_cap_mb of DistributedDataParallel" + at_use(e, "ddp")
-               : "fully_shard on each layer before the model" + at(fsdp_line(e)));
+           "{} of buffers for collectives: a smaller bucket_cap_mb of DistributedDataParallel{}",
+           bytes, at_use(e, "ddp"));
      }},
     {"expandable_segments", false,
      [](const Evidence& e) {
        const int64_t unused = e.unused ? e.unused->fragments : 0;
-       return e.is_in_doubt && unused >= std::max<int64_t>(e.asked_bytes, 1) ? unused : 0;
+       return e.is_in_doubt && unused >= e.asked_bytes ? if_much(e, unused) : 0;
      },
      [](const Evidence& e) {
        const bool is_elsewhere = e.unused && 2 * e.unused->fragments < e.unused->sum();

@@ -13,7 +13,6 @@
 #include "profiler/record/advice/program_uses.h"
 #include "profiler/record/record_verdict.h"
 #include "profiler/report/kept_places.h"
-#include "profiler/report/place_totals.h"
 #include "profiler/report/report.h"
 
 namespace shardlens::profiler {
@@ -37,7 +36,8 @@ struct AdviceEvidence {
   bool is_before_steps = false;
   bool is_in_doubt = false;  // allocator retries, or an out-of-memory
   CategoryBytes given{};
-  std::vector<PlaceTotal> rows;  // the largest first
+  std::optional<int64_t> steps_peak_bytes;  // allocated; empty: no step has begun
+  std::vector<NamedAllocation> blocks;      // the largest first
   int64_t reserved_bytes = 0;
   int64_t asked_bytes = 0;  // that could not be allocated; 0: nothing failed
   std::optional<PinnedUse> pinned;
@@ -54,7 +54,7 @@ struct AdviceEvidence {
 struct Advice {
   std::string rule;
   std::string text;   // one line: how much of what, then the change
-  int64_t bytes = 0;  // that it is about; how much less is taken depends on the program
+  int64_t bytes = 0;  // that it is about, of which the program may need a part still
 };
 
 AdviceEvidence evidence_of(const RankReport& report, const RecordVerdict& verdict,

@@ -39,7 +39,7 @@ AdviceEvidence evidence_of(const RankReport& report, const RecordVerdict& verdic
                         const std::vector<NamedAllocation>& tensors) {
     evidence.is_before_steps = at.phase == Phase::starting;
     evidence.given = given;
-    evidence.rows = place_totals(tensors);
+    evidence.blocks = tensors;
     evidence.kept = kept_places(tensors);
   };
   if (verdict.is_out_of_memory && !report.out_of_memory.empty()) {
@@ -50,6 +50,7 @@ AdviceEvidence evidence_of(const RankReport& report, const RecordVerdict& verdic
     evidence.unused = unused_of(last.reserved.parts);
   } else if (const SpaceReport* const space = report.main_space()) {
     take(space->peak_at, space->given, space->tensors);
+    evidence.steps_peak_bytes = space->phase_peaks[static_cast<size_t>(Phase::training)];
     evidence.reserved_bytes = report.reserved_peak_bytes().value_or(0);
     if (report.reserved_peak) evidence.unused = unused_of(report.reserved_peak->parts);
   }

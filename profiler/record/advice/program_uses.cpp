@@ -47,6 +47,7 @@ ProgramUses read_program_uses(const Json& json) {
                    .graphed_callable_pools = whole_in(json, "graphed_callable_pools").value_or(0),
                    .has_expandable_segments = flag_in(json, "expandable_segments"),
                    .is_compiled = flag_in(json, "compile"),
+                   .accumulates = flag_in(json, "accumulates_gradients"),
                    .names_fsdp = flag_in(json, "names_fsdp"),
                    .is_known = true};
   read_lines(json["lines"], uses);

@@ -29,8 +29,9 @@ struct ProgramUses {
   std::vector<int64_t> vocabularies;
   bool has_expandable_segments = false;
   bool is_compiled = false;
-  bool names_fsdp = false;  // its main module does; it may not have come there
-  bool is_known = false;    // false: the process ended without reporting
+  bool accumulates = false;  // gradients, over several backwards a step
+  bool names_fsdp = false;   // its main module does; it may not have come there
+  bool is_known = false;     // false: the process ended without reporting
 
   bool has(std::string_view what) const { return lines.contains(what); }
   bool has_fsdp() const { return has("fsdp2") || has("fsdp1"); }

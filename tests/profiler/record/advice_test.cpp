@@ -35,11 +35,11 @@ class Situation {
 
   Situation& has(Category category, int64_t gib, const std::string& label = "train.py:7 forward") {
     evidence_.given[static_cast<size_t>(category)] += gib * kGiB;
-    evidence_.rows.push_back({.given_bytes = gib * kGiB,
-                              .asked_bytes = gib * kGiB,
-                              .count = 1,
-                              .category = category,
-                              .label = label});
+    evidence_.blocks.push_back({.given_bytes = gib * kGiB,
+                                .asked_bytes = gib * kGiB,
+                                .category = category,
+                                .label = label,
+                                .name = category == Category::gradient ? "up.weight" : ""});
     evidence_.reserved_bytes += gib * kGiB;
     return *this;
   }
@@ -81,11 +81,12 @@ Situation logits(std::string name, std::set<std::string> speaking) {
   one.with([](AdviceEvidence& e) {
     const int64_t bytes = 8192 * kVocabulary * 4;
     e.given[static_cast<size_t>(Category::activation)] += bytes;
-    e.rows.insert(e.rows.begin(), {.given_bytes = bytes,
-                                   .asked_bytes = bytes,
-                                   .count = 1,
-                                   .category = Category::activation,
-                                   .label = "train.py:22 <module>"});
+    for (const int64_t size : {bytes, int64_t{512}}) {  // the loss is of the same line
+      e.blocks.push_back({.given_bytes = size,
+                          .asked_bytes = size,
+                          .category = Category::activation,
+                          .label = "train.py:22 <module>"});
+    }
   });
   return one;
 }
@@ -114,6 +115,12 @@ std::vector<Situation> state_situations() {
           .ranks(8)
           .uses({"fsdp2", "fsdp2_offload"}),
       state({"ZeRO", {}}).ranks(8, 0).uses({"ddp", "zero"}),
+  };
+}
+
+std::vector<Situation> sharded_situations() {
+  using C = Category;
+  return {
       Situation("parameters before they are sharded", {"meta_init"})
           .has(C::parameter_shard, 30)
           .ranks(8)
@@ -130,8 +137,35 @@ std::vector<Situation> state_situations() {
       Situation("parameters before the first step of one rank", {})
           .has(C::parameter_shard, 30)
           .with([](AdviceEvidence& e) { e.is_before_steps = true; }),
+      Situation("parameters before they are sharded, more than steps take", {"meta_init"})
+          .has(C::parameter_shard, 30)
+          .ranks(8)
+          .uses({"fsdp2"})
+          .with([](AdviceEvidence& e) {
+            e.is_before_steps = true;
+            e.steps_peak_bytes = 20 * kGiB;
+          }),
+      Situation("parameters before they are sharded, as many as steps take", {})
+          .has(C::parameter_shard, 30)
+          .ranks(8)
+          .uses({"fsdp2"})
+          .with([](AdviceEvidence& e) {
+            e.is_before_steps = true;
+            e.steps_peak_bytes = 29 * kGiB;
+          }),
       Situation("the whole model is one unit", {"fsdp_units"})
           .has(C::unsharded_parameter, 30)
+          .ranks(8, 1)
+          .uses({"fsdp2"}),
+      Situation("gradients of the only unit, and their copy", {"fsdp_units"})
+          .has(C::gradient, 20)
+          .has(C::reduce_buffer, 20)
+          .has(C::optimizer_state, 15)
+          .ranks(8, 1)
+          .uses({"fsdp2"}),
+      Situation("the only unit, beside more activations", {"recompute"})
+          .has(C::unsharded_parameter, 30)
+          .has(C::activation, 40)
           .ranks(8, 1)
           .uses({"fsdp2"}),
       Situation("units, gathered until backward", {"reshard_after_forward"})
@@ -147,11 +181,25 @@ std::vector<Situation> gradient_situations() {
   const auto ddp = [](Situation one) {
     return one.has(C::gradient, 20).has(C::reduce_buffer, 15).ranks(8, 0).uses({"ddp"});
   };
+  const auto of_adam = [](Situation one) {
+    return one.has(C::parameter_shard, 10).has(C::optimizer_state, 70).has(C::gradient, 15);
+  };
   return {
       Situation("gradients of one rank", {"step_in_backward"}).has(C::gradient, 20),
+      Situation("gradients of activations", {}).has(C::gradient, 20).with([](AdviceEvidence& e) {
+        e.blocks.front().name.clear();
+      }),
       Situation("gradients of two optimizers", {}).has(C::gradient, 20).with([](AdviceEvidence& e) {
         e.uses.optimizers.push_back({.name = "SGD"});
       }),
+      of_adam(
+          {"gradients beside the state of Adam", {"step_in_backward", "small_optimizer_state"}}),
+      of_adam({"gradients that accumulate", {"small_optimizer_state"}}).with([](AdviceEvidence& e) {
+        e.uses.accumulates = true;
+      }),
+      of_adam({"gradients that are clipped", {"small_optimizer_state"}}).uses({"clip_gradients"}),
+      of_adam({"gradients that are scaled", {"small_optimizer_state"}}).uses({"grad_scaler"}),
+      of_adam({"few gradients", {"small_optimizer_state"}}).has(C::parameter_shard, 40),
       ddp({"gradients beside DDP's buckets", {"shard_over_ranks", "bucket_view"}}),
       ddp({"gradients in DDP's buckets", {"shard_over_ranks"}}).uses({"ddp_bucket_view"}),
       Situation("FSDP2 that defers its reduction", {"deferred_reduction"})
@@ -241,6 +289,15 @@ std::vector<Situation> reserved_situations() {
   };
   return {
       fragments({"fragments", {"expandable_segments"}}),
+      fragments({"fragments beside few inputs", {"expandable_segments"}})
+          .with([](AdviceEvidence& e) {
+            e.given = {};
+            e.given[static_cast<size_t>(C::input)] = kGiB / 8;
+          }),
+      fragments({"a few fragments after retries", {}}).with([](AdviceEvidence& e) {
+        e.asked_bytes = 0;
+        e.unused = UnusedMemory{.fragments = kGiB / 64};
+      }),
       fragments({"fragments in expandable segments", {}}).with([](AdviceEvidence& e) {
         e.uses.has_expandable_segments = true;
       }),
@@ -279,8 +336,8 @@ std::vector<Situation> reserved_situations() {
 
 std::vector<Situation> all_situations() {
   std::vector<Situation> all;
-  for (auto& part : {state_situations(), gradient_situations(), activation_situations(),
-                     reserved_situations()}) {
+  for (auto& part : {state_situations(), sharded_situations(), gradient_situations(),
+                     activation_situations(), reserved_situations()}) {
     all.insert(all.end(), part.begin(), part.end());
   }
   for (Situation& one : all) {
@@ -324,6 +381,10 @@ TEST_CASE("advice names the line and the call to write") {
   CHECK_THAT(text_in("a measured growth", "growth"),
              ContainsSubstring("each step leaves 61.99 MiB made at train.py:9 forward, kept at "
                                "train.py:20 step: keep its .detach()"));
+  CHECK_THAT(text_in("parameters before they are sharded, more than steps take", "meta_init"),
+             ContainsSubstring("30.00 GiB of whole parameters") &&
+                 ContainsSubstring("at train.py:30") &&
+                 ContainsSubstring("for up to 10.00 GiB less"));
   CHECK_THAT(text_in("FSDP2 that defers its reduction", "deferred_reduction"),
              ContainsSubstring("set_requires_gradient_sync(False) at train.py:30"));
   CHECK_THAT(text_in("autocast over FSDP2", "autocast_in_fsdp"),

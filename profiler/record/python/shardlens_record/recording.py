@@ -234,10 +234,12 @@ def end():
     values.say_unmet()
     cudnn.say_fault()
     facts = found | {"history": not OPTIONS["library"]}
-    facts |= {"steps": max(_Recording.step, 0), "values_read": values.counts()}
+    steps = max(_Recording.step, 0)
+    facts |= {"steps": steps, "values_read": values.counts()}
     taken = values.decisions_taken() + experts.choices_taken()
     facts |= {"doubts": OPTIONS["doubts"] + doubts() + bounds.doubts() + taken}
-    facts |= {"communicators": groups.made(), "groups": groups.all_ranks(), "uses": uses.all_uses()}
+    facts |= {"communicators": groups.made(), "groups": groups.all_ranks()}
+    facts |= {"uses": uses.all_uses(steps)}
     facts |= {"sources": sources.fingerprints()}
     with open(_file("json"), "w", encoding="utf-8") as file:
         json.dump(facts, file)

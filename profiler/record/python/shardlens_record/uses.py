@@ -20,6 +20,7 @@ _vocabularies = set()
 
 _LEAST_VOCABULARY = 1000
 _MOST_LINES = 8  # of one use
+_BACKWARDS = "backward_calls"
 
 
 def _caller():
@@ -157,7 +158,32 @@ def _note_autocast(self, device_type=None, *_, enabled=True, **__):
         _note("autocast")
 
 
-# --- optimizers --------------------------------------------------------------------------------------
+# --- gradients and optimizers ------------------------------------------------------------------------
+
+
+def _watch_backward(torch):
+    """Counts backwards, and not those that a recomputation runs within another."""
+    running = torch._C._current_graph_task_id
+
+    def note(*_, **__):
+        _note("backward")
+        if running() == -1:
+            _add(_BACKWARDS)
+
+    replace(torch.autograd, "backward", _noting(note))
+
+
+def _note_scaler(self, *args, enabled=True, **__):
+    if enabled and False not in args:
+        _note("grad_scaler")
+
+
+def _watch_gradients(torch):
+    _watch_backward(torch)
+    clipping = _noting(lambda *_, **__: _note("clip_gradients"))
+    for name in ("clip_grad_norm_", "clip_grad_value_"):
+        replace(torch.nn.utils, name, clipping)
+    replace(torch.amp.GradScaler, "__init__", _noting(_note_scaler))
 
 
 @guarded(_UNKNOWN)
@@ -211,7 +237,7 @@ def watch_graphs(module):
 def _watch_calls(torch):
     replace(torch.autocast, "__init__", _noting(_note_autocast))
     replace(torch.nn.Embedding, "__init__", _noting(_note_embedding))
-    replace(torch.autograd, "backward", _noting(lambda *_, **__: _note("backward")))
+    _watch_gradients(torch)
 
 
 def prepare(torch):
@@ -232,11 +258,13 @@ def _names_fsdp():
 
 
 @guarded(_UNKNOWN, {})
-def all_uses():
-    """Returns what is used, as JSON: `lines` by what is used, `optimizers`, and counts."""
+def all_uses(steps):
+    """Returns what is used, as JSON: `lines` by what is used, `optimizers`, and counts. The last
+    backward may have come to no step."""
     return {"lines": dict(_lines), "optimizers": list(_optimizers.values()),
             "expandable_segments": _is_expandable(),
             "names_fsdp": _names_fsdp(),
+            "accumulates_gradients": _facts.get(_BACKWARDS, 0) > steps + 1,
             "compile": "torch._inductor.compile_fx" in sys.modules,
             "cuda_graph_pools": len(_pools["cuda_graph"]),
             "graphed_callable_pools": len(_pools["graphed_callable"]),
