@@ -284,6 +284,15 @@ TEST_CASE("a history that begins with memory in use gives a lower bound") {
   check(import_memory_viz(snapshot.dump()));
   check(import_memory_viz(snapshot["segments"].dump()));  // as torch.cuda.memory_snapshot() has it
 
+  json common = snapshot;  // the same segment in no pool of its own
+  common["segments"][0]["segment_pool_id"] = {0, 0};
+  const RankReport split = analyse(import_memory_viz(common.dump()));
+  CHECK(split.blocks_at_peak.split == 8 * kMiB);
+  CHECK(split.blocks_at_peak.cached == 0);
+  CHECK(split.reserved_peak->parts.held.bytes == 8 * kMiB);
+  CHECK_THAT(report_text({split}),
+             ContainsSubstring("8.00 MiB given, 8.00 MiB beside used blocks"));
+
   const json taken = {{"action", "segment_alloc"}, {"addr", 4088 * kMiB}, {"size", 16 * kMiB}};
   const auto of_block = [](const char* action, int64_t at) {
     return json{{"action", action}, {"addr", at * kMiB}, {"size", 8 * kMiB}};
