@@ -54,3 +54,4 @@ class Program:
     links: dict = dataclasses.field(default_factory=dict)  # names in {work}, and what they lead to
     timeout_s: int = 300
     explained: str = ""  # why its peaks are not PyTorch's, or why it does not end with 0
+    unnamed: str = ""  # why much of its peak has no category or no line

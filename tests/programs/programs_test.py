@@ -17,8 +17,8 @@ def program(name, **options):
     return Program(name, "trl", "hugging_face", ("{python}", "train.py"), **options)
 
 
-def tried(one, recorded=(2, 4), counted=(2, 4), is_equal=True, **options):
-    peaks = (trial.Peaks(0, recorded, counted, is_equal),)
+def tried(one, recorded=(2, 4), counted=(2, 4), is_equal=True, other=0.0, bare=0.0, **options):
+    peaks = (trial.Peaks(0, recorded, counted, is_equal, other, bare),)
     return trial.Trial(one, "1.0", 3, peaks=peaks, **{"exit_code": 0} | options)
 
 
@@ -61,6 +61,21 @@ class Judgement(unittest.TestCase):
         self.assertFalse(tried(program("a")).is_fault)
         self.assertTrue(tried(program("a"), exit_code=1).is_fault)
         self.assertFalse(tried(program("a", explained="it fails on a GPU, too"), exit_code=1).is_fault)
+
+
+    def test_names(self):
+        self.assertFalse(tried(program("a"), other=0.02, bare=0.01).is_fault)
+        self.assertTrue(tried(program("a"), other=0.021).is_fault)
+        self.assertTrue(tried(program("a"), bare=0.011).is_fault)
+        explained = tried(program("a", unnamed="its loader is C++"), bare=0.5)
+        self.assertFalse(explained.is_fault)
+        self.assertIn("50.0% has no line: its loader is C++", table.line_of(explained))
+        self.assertNotIn("no line", table.line_of(tried(program("a"))))
+
+    def test_part_without_line(self):
+        places = [{"bytes": 3, "label": "a.py:1 f"}, {"bytes": 1, "label": ""}]
+        self.assertEqual(trial.without_line(places), 0.25)
+        self.assertEqual(trial.without_line([]), 0)
 
 
 class Table(unittest.TestCase):

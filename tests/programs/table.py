@@ -28,6 +28,14 @@ def _verdict(trial):
     return "; ".join(_bytes(one.counted) for one in trial.peaks if not one.is_equal)
 
 
+def unnamed_text(trial):
+    """Says how much of the peak has no category and no line, and why, if the catalogue knows."""
+    other = max(one.other for one in trial.peaks)
+    bare = max(one.without_line for one in trial.peaks)
+    why = f": {trial.program.unnamed}" if trial.program.unnamed else ""
+    return f"{other:.1%} of the peak is other, {bare:.1%} has no line{why}"
+
+
 def line_of(trial):
     mark = "equal" if trial.is_equal else "FAILED" if trial.is_fault else "explained"
     peak = _bytes(trial.peaks[0].recorded) if trial.peaks else "-"
@@ -35,6 +43,8 @@ def line_of(trial):
              f"{trial.seconds:.0f} s", peak, f"exit code {trial.exit_code}"]
     if trial.failure or not trial.is_equal:
         parts.append(trial.failure or _verdict(trial))
+    if not trial.is_named:
+        parts.append(unnamed_text(trial))
     return "  ".join(parts + [f"in doubt: {doubt}" for doubt in trial.doubts])
 
 

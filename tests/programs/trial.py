@@ -19,14 +19,25 @@ from program import Failure
 GRACE_S = 60  # after --timeout, which ends the program itself
 
 
+MOST_OTHER = 0.02
+MOST_WITHOUT_LINE = 0.01
+
+
 @dataclasses.dataclass(frozen=True)
 class Peaks:
-    """Holds one rank's peaks in bytes, each as (allocated, reserved)."""
+    """Holds one rank's peaks in bytes, each as (allocated, reserved), and the parts of the allocated
+    one that have no category and no line."""
 
     rank: int
     recorded: tuple
     counted: tuple
     is_equal: bool  # also in allocations and what is left at the end
+    other: float = 0
+    without_line: float = 0
+
+    @property
+    def is_named(self):
+        return self.other <= MOST_OTHER and self.without_line <= MOST_WITHOUT_LINE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,8 +57,20 @@ class Trial:
         return self.exit_code == 0 and bool(self.peaks) and all(one.is_equal for one in self.peaks)
 
     @property
+    def is_named(self):
+        return all(one.is_named for one in self.peaks)
+
+    @property
     def is_fault(self):
-        return not self.is_equal and not self.program.explained
+        is_wrong = not self.is_equal and not self.program.explained
+        return is_wrong or (not self.is_named and not self.program.unnamed)
+
+
+def without_line(places):
+    """Returns the part of the places' bytes that no line of a program has."""
+    whole = sum(place["bytes"] for place in places)
+    bare = sum(place["bytes"] for place in places if not place["label"])
+    return bare / whole if whole else 0
 
 
 def _peaks_in(shardlens, out):
@@ -62,8 +85,10 @@ def _peaks_in(shardlens, out):
         path = out / "profiles" / f"rank{rank}.json"
         facts = json.loads(path.read_text()) if path.exists() else {}
         counted = (facts.get("peak_allocated_bytes", 0), facts.get("peak_reserved_bytes", 0))
+        at_peak = report["at_peak"]
         yield Peaks(rank, recorded, counted,
-                    recorded == counted and facts.get("as_pytorch_counted") is True)
+                    recorded == counted and facts.get("as_pytorch_counted") is True,
+                    at_peak["other_share"], without_line(at_peak["places"]))
 
 
 def _doubts_in(text):
