@@ -10,7 +10,7 @@ import json
 import subprocess
 import sys
 
-from recorded import HERE, PYTHON, OnNullDevice, report_of, run_cases
+from recorded import HERE, PYTHON, OnNullDevice, report_of, run_cases, shardlens
 
 MOST_OTHER = 0.02
 MOST_WITHOUT_LINE = 0.01
@@ -148,11 +148,30 @@ def check_compiled(folder):
         raise AssertionError("a line of generated code")
 
 
+def check_two_walks(folder):
+    """Compiled, a recomputed block has the program's line and its graph; eager, no graph."""
+    line = f"named.py:{line_of('torch.relu(self.up')} forward"
+    done = recorded(folder, "walked")
+    places = places_of(done)
+    expect_place(places, "activation", f"{line}, compiled graph 0", "blocks.0")
+    text = shardlens("profile", "report", done.out).stdout
+    generated = [place["label"] for place in places
+                 if ".py:" in place["label"] and not place["label"].startswith("named.py:")]
+    if f"{line}, compiled graph 0" not in text or generated or len(places) > 20:
+        raise AssertionError(f"{len(places)} places, {generated}: {text}")
+    if "compiled graph" in json.dumps(places_of(recorded(f"{folder}/eager", "walked", "--eager"))):
+        raise AssertionError("graphs of a program that is not compiled")
+
+
+def check_kinds_of_lightning(folder):
+    check_kinds(folder, "lightning")
+
+
 QUICK = [check_deferred, check_autocast, check_assigned, check_kinds_of_torch]
 MORE = [check_reduced_at_once, check_mixed_precision, check_without_optimizer, check_inference,
         check_kinds_of_fsdp2]
 WITH = {"transformers": [check_kinds_of_transformers], "accelerate": [check_kinds_of_accelerate],
-        "filelock": [check_compiled]}
+        "lightning": [check_kinds_of_lightning], "filelock": [check_compiled, check_two_walks]}
 
 
 def has(module):

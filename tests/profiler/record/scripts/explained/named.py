@@ -6,7 +6,8 @@
     named.py plain                a loop without an optimizer
     named.py generate             inference without an optimizer
     named.py compiled             two blocks under torch.compile
-    named.py torch|fsdp2|transformers|accelerate   tensors of known kinds
+    named.py walked [--eager]     checkpointed blocks, walked twice under torch.compile
+    named.py torch|fsdp2|transformers|accelerate|lightning   tensors of known kinds
 
 The last print {"bytes": [category, name]} as JSON: each tensor has its own size.
 """
@@ -128,6 +129,29 @@ def generate(_):
         kept = []
         for _ in range(4):
             kept.append(model(x))
+
+
+def walked(is_eager):
+    """Two checkpointed walks through one stack of blocks."""
+    from torch.utils.checkpoint import checkpoint
+
+    blocks = nn.ModuleList(Block() for _ in range(3))
+
+    class Walks(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.blocks = blocks
+
+        def forward(self, x):
+            for block in [*self.blocks, *self.blocks]:
+                x = checkpoint(block, x, use_reentrant=False)
+            return x.mean()
+
+    model = Walks().cuda()
+    step = model if is_eager else torch.compile(model)
+    for _ in range(3):
+        step(torch.randn(8192, WIDTH, device="cuda", requires_grad=True)).backward()
+        model.zero_grad()
 
 
 def compiled(_):
@@ -253,9 +277,43 @@ def in_accelerate(_):
     return [batch, shadow, out]
 
 
+def in_lightning(_):
+    import lightning
+
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Linear(1024, 523, bias=False)
+            self.head = nn.Linear(523, 347, bias=False)
+            self.register_buffer("table", torch.zeros(349, 1024))
+
+        def configure_optimizers(self):
+            return torch.optim.AdamW(self.parameters())
+
+        def training_step(self, batch, _):
+            self.seen = batch, self.head(self.body(batch))
+            return self.seen[1].pow(2).mean()
+
+        def on_train_end(self):
+            batch, out = self.seen
+            kind(batch, "input")
+            kind(out, "activation")
+            kind(self.table, "parameter_shard", "table")
+            kind(self.body.weight, "parameter_shard", "body.weight")
+            kind(self.optimizers().state[self.head.weight]["exp_avg"], "optimizer_state", "head.weight")
+            half = kind(self.body.weight.detach().bfloat16(), "parameter_copy", "body.weight")
+            peak()
+            del half
+
+    data = torch.utils.data.DataLoader(torch.zeros(4 * 353, 1024), batch_size=353)
+    lightning.Trainer(accelerator="gpu", devices=1, max_epochs=1, logger=False,
+                      enable_checkpointing=False, enable_progress_bar=False,
+                      enable_model_summary=False).fit(Module(), data)
+
+
 def main():
     name, *flags = sys.argv[1:]
-    known = name in ("torch", "fsdp2", "transformers", "accelerate")
+    known = name in ("torch", "fsdp2", "transformers", "accelerate", "lightning")
     globals()[f"in_{name}" if known else name](bool(flags))
 
 
