@@ -1,7 +1,7 @@
-"""Tests that the change which advice names, made by hand, gives what was promised, and that there is
-no such advice afterwards; and that pinned memory is recorded as PyTorch counts it.
+"""Tests that the change which advice names, made by hand, gives what was promised, and that nothing
+of what was said before is said afterwards; and that pinned memory is recorded as PyTorch counts it.
 
-    advice_cases.py quick|long
+    advice_cases.py quick|long [NAME ...]
 
 recorded.py says which Python runs them.
 """
@@ -11,7 +11,7 @@ import json
 import re
 import sys
 
-from recorded import HERE, PYTHON, OnNullDevice, report_of, run_cases
+from recorded import HERE, PYTHON, OnNullDevice, report_of, run_cases, shardlens
 
 EXPLAINED = HERE / "scripts" / "explained"
 WASTEFUL, PINNED = EXPLAINED / "wasteful.py", EXPLAINED / "pinned.py"
@@ -35,13 +35,19 @@ def pinned(run):
     return report_of(run.out)["host"]["pinned"]
 
 
-def run(folder, name, *arguments, flags=(), more=None, code=0):
-    return OnNullDevice(folder, PYTHON, WASTEFUL, name, *arguments, flags=flags, more=more).expect(code)
+def run(folder, name, *arguments, flags=(), more=None):
+    return OnNullDevice(folder, PYTHON, WASTEFUL, name, *arguments, flags=flags, more=more).expect(0)
 
 
-def check_change(folder, name, flags=(), share=0.5, is_mistake=False, **changed):
-    """Checks that the change takes at least this share of the bytes less that the advice is about.
-    A rule that trades time for memory is silent while there is room."""
+def text_of(run):
+    """Returns all that people read of a run: the verdict, the report, the advice."""
+    return run.text + shardlens("profile", "report", run.out).stdout
+
+
+def check_change(folder, name, flags=(), share=0.5, is_mistake=False, says=(), shows=None):
+    """Checks that the change takes at least this share of the bytes less that the advice is about,
+    and that the texts and what JSON shows are gone with it. A rule that trades time for memory is
+    silent while there is room."""
     roomy = run(folder, name, flags=flags)
     before = taken(roomy)
     if not is_mistake:
@@ -52,29 +58,54 @@ def check_change(folder, name, flags=(), share=0.5, is_mistake=False, **changed)
     assert name in rules_of(roomy), (name, rules_of(roomy), roomy.text)
     advice = rules_of(roomy)[name]
     assert re.search(r"\w+\.py:\d+", advice["text"]), advice
-    after = run(folder, name, "--changed", flags=flags, **changed)
+    text = text_of(roomy)
+    missing = [words for words in says if not re.search(words, text)]
+    assert not missing, f"{missing} not in {text}"
+    assert shows is None or shows(report_of(roomy.out)), report_of(roomy.out)["at_peak"]
+    after = run(folder, name, "--changed", flags=flags)
     assert name not in rules_of(after), rules_of(after)
     assert before - taken(after) >= share * advice["bytes"], (before, taken(after), advice)
+    text = text_of(after)
+    left = [words for words in says if re.search(words, text)]
+    assert not left, f"{left} in {text}"
+    assert shows is None or not shows(report_of(after.out)), report_of(after.out)["at_peak"]
+
+
+def places_of(report, category):
+    return [place for place in report["at_peak"]["places"] if place["category"] == category]
 
 
 def check_growth(folder):
-    check_change(folder, "growth", is_mistake=True, share=0.9)
+    check_change(folder, "growth", is_mistake=True, share=0.9,
+                 says=(r"fits: .*, but grows by \S+ MiB a step from step \d+ on: wasteful.py:\d+ forward, "
+                       r"called by wasteful.py:\d+ growth", "full after about", "kept from earlier steps"),
+                 shows=lambda report: report["growth"])
 
 
 def check_kept_from_last_step(folder):
-    check_change(folder, "kept_from_last_step", is_mistake=True, share=0.9)
+    check_change(folder, "kept_from_last_step", is_mistake=True, share=0.9,
+                 says=("kept from earlier steps: 256.00 MiB", "256.00 MiB .* wasteful.py:.*1 step old"),
+                 shows=lambda report: report["at_peak"]["kept_from_earlier_steps"])
 
 
 def check_deferred_reduction(folder):
-    check_change(folder, "deferred_reduction", WORLD, is_mistake=True, share=0.4)
+    check_change(folder, "deferred_reduction", WORLD, is_mistake=True, share=0.4,
+                 says=(r"\(whole, not reduced\)",
+                       r"backward from wasteful.py:\d+ deferred_reduction.*not reduced"),
+                 shows=lambda report: any("not reduced" in name for place in places_of(report, "gradient")
+                                          for name in place["names"]))
 
 
 def check_autocast_in_fsdp(folder):
-    check_change(folder, "autocast_in_fsdp", WORLD, is_mistake=True)
+    check_change(folder, "autocast_in_fsdp", WORLD, is_mistake=True,
+                 says=(r"copies of weights: torch.autocast at wasteful.py:\d+", "MixedPrecisionPolicy"),
+                 shows=lambda report: report["at_peak"]["categories"]["parameter_copy"])
 
 
 def check_shared_graph_pool(folder):
-    check_change(folder, "shared_graph_pool", is_mistake=True)
+    check_change(folder, "shared_graph_pool", is_mistake=True,
+                 says=(r"private pools .* free in 4 private pools \(CUDA graphs",),
+                 shows=lambda report: len(report["at_reserved_peak"]["private_pools"]) > 1)
 
 
 def check_fewer_graphed_callables(folder):
@@ -127,6 +158,9 @@ def check_pinned_rounding(folder):
     plain = run(folder, "pinned_rounding", more={"PYTORCH_CUDA_ALLOC_CONF": setting[1]})
     assert "pinned_rounding" not in rules_of(plain)
     assert before - pinned(plain)["held_bytes"] == advice["bytes"], (before, pinned(plain), advice)
+    says = ["2.00 GiB in use for 1.17 GiB asked: it rounds up", "on the host: .* 2.00 GiB of these pinned"]
+    assert all(re.search(words, text_of(rounded)) for words in says), text_of(rounded)
+    assert not any(re.search(words, text_of(plain)) for words in says), text_of(plain)
 
 
 # --- pinned memory -----------------------------------------------------------------------------------
@@ -150,6 +184,16 @@ def check_pinned_as_counted(folder):
         assert sum(row["bytes"] for row in found["places"]) == stats["held"], (name, found)
 
 
+def check_offloaded(folder):
+    """FSDP2 pins the memory that it offloads to, unless the program says not to."""
+    kept = 2 * 4 * 2048 * 2112 * 4 // 2  # bytes of the parameters of one of two ranks, and gradients
+    for name, is_pinned in (("offloaded", True), ("offloaded_pageable", False)):
+        done = OnNullDevice(folder, PYTHON, PINNED, name, flags=("--world", 2)).expect(0)
+        assert (pinned(done)["held_bytes"] >= kept) == is_pinned, (name, pinned(done))
+        found = re.search(r"on the host: .*pinned", text_of(done))
+        assert bool(found) == is_pinned, (name, text_of(done))
+
+
 def check_pinned_is_not_touched(folder):
     """Saving activations to pinned memory takes about as much time and memory as not doing so."""
     plain, saved = (OnNullDevice(folder, PYTHON, PINNED, name).expect(0)
@@ -165,5 +209,5 @@ if __name__ == "__main__":
             check_fewer_graphed_callables, check_meta_init, check_fsdp_units,
             check_reshard_after_forward, check_shard_over_ranks, check_bucket_view,
             check_offload_state, check_step_in_backward, check_recompute, check_chunked_loss,
-            check_pinned_is_not_touched)
+            check_offloaded, check_pinned_is_not_touched)
     sys.exit(run_cases({"quick": quick, "long": long}.get(sys.argv[1], quick)))

@@ -44,6 +44,30 @@ def non_blocking():
     return [torch.ones(n, device="cuda").to("cpu", non_blocking=True) for n in (100_000, 700_000)]
 
 
+def offloaded(pins=True):
+    """FSDP2 keeps shards of parameters and their gradients on the host."""
+    import torch.distributed as dist
+    from torch.distributed.fsdp import CPUOffloadPolicy, fully_shard
+
+    dist.init_process_group("nccl")
+    widths = [2048, 2112, 2048, 2112, 2048]
+    with torch.device("meta"):
+        model = nn.Sequential(*[nn.Linear(*pair, bias=False) for pair in zip(widths, widths[1:])])
+    for part in (*model, model):
+        fully_shard(part, offload_policy=CPUOffloadPolicy(pin_memory=pins))
+    model.to_empty(device="cpu")
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    for _ in range(3):
+        model(torch.randn(64, 2048, device="cuda")).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    dist.destroy_process_group()
+
+
+def offloaded_pageable():
+    offloaded(pins=False)
+
+
 def _train(context):
     model = nn.Sequential(*[nn.Sequential(nn.Linear(1024, 8192), nn.GELU(), nn.Linear(8192, 1024))
                             for _ in range(12)]).cuda()
