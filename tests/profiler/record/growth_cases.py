@@ -1,6 +1,7 @@
-"""Tests what is said of memory that outlives its step, of retries and of lines that differ: that
-`shardlens record` calls programs that grow so, and no others; what a program takes without retries;
-and that two lines of an unchanged file are not taken for one.
+"""Tests what is said of memory that outlives its step, of free memory, of retries and of lines that
+differ: that `shardlens record` calls programs that grow so, and no others; why a program reserves
+more than it allocates, and what it takes without retries; and that two lines of an unchanged file
+are not taken for one. `quick` takes a few programs of each kind.
 
     growth_cases.py quick|long [NAME ...]
 
@@ -20,46 +21,135 @@ def programs(kind):
     return re.findall(rf"^def ({kind}_\w+)\(", SCRIPT.read_text(), re.MULTILINE)
 
 
-def record(folder, names):
-    """Returns the recorded run, and for each program its verdict and what JSON says of growth."""
-    run = OnNullDevice(folder, PYTHON, SCRIPT, *names, flags=["--fail-on", "growth"])
-    lines = run.text.splitlines()
-    found = {}
-    for rank, name in enumerate(names):
-        file = f"profiles/rank{rank}.slp: "
-        verdict = next((line for line in lines if file in line), f"no verdict in {run.text}")
-        found[name] = verdict, report_of(run.out / "profiles" / f"rank{rank}.slp")["growth"]
-    return run, found
+class Programs:
+    """Programs that were recorded, each as a rank of one run: of each its verdict, and what JSON says
+    of growth."""
+
+    def __init__(self, folder, names):
+        self.names = names
+        self.run = OnNullDevice(folder, PYTHON, SCRIPT, *names, flags=["--fail-on", "growth"])
+        self.found = {name: (self._verdict(name), report_of(self.path(name))["growth"])
+                      for name in names}
+
+    def path(self, name):
+        return self.run.out / "profiles" / f"rank{self.names.index(name)}.slp"
+
+    def _verdict(self, name):
+        file = f"profiles/{self.path(name).name}: "
+        lines = self.run.text.splitlines()
+        return next((line for line in lines if file in line), f"no verdict in {self.run.text}")
 
 
-def check_programs_that_grow(folder):
-    run, found = record(folder, programs("leak"))
-    wrong = [f"{name}: {verdict}" for name, (verdict, growth) in found.items()
+def expect_growth(done):
+    wrong = [f"{name}: {verdict}" for name, (verdict, growth) in done.found.items()
              if growth is None or "but grows by" not in verdict]
-    unnamed = [f"{name}: {growth['text']}" for name, (_, growth) in found.items() if growth and
+    unnamed = [f"{name}: {growth['text']}" for name, (_, growth) in done.found.items() if growth and
                "growing.py:" not in growth["places"][0]["label"] + growth["places"][0]["caller"]]
     assert not wrong + unnamed, "\n".join(wrong + unnamed)
-    assert len(found) >= 20 and run.code == 1, f"{len(found)} programs, exit code {run.code}"
+    assert done.run.code == 1, f"exit code {done.run.code}"
 
 
-def check_programs_that_do_not_grow(folder):
-    run, found = record(folder, programs("fine"))
-    wrong = [f"{name}: {verdict}" for name, (verdict, growth) in found.items()
+def expect_no_growth(done):
+    wrong = [f"{name}: {verdict}" for name, (verdict, growth) in done.found.items()
              if growth is not None or "fits: " not in verdict or "grows" in verdict]
     assert not wrong, "\n".join(wrong)
-    assert len(found) >= 20 and run.code == 0, f"{len(found)} programs, exit code {run.code}"
+    assert done.run.code == 0, f"exit code {done.run.code}"
 
 
-def check_kept_from_the_step_before(folder):
-    record(folder, ["fine_last_output", "fine_plain"])
-    kept = [report_of(f"{folder}/run/profiles/rank{rank}.slp")["at_peak"]["kept_from_earlier_steps"]
-            for rank in range(2)]
-    line = [place for place in kept[0] if place["label"].startswith("growing.py")]
-    assert len(line) == 1 and line[0]["bytes"] == 1024 * 512 * 4, kept[0]
-    assert (line[0]["youngest_steps"], line[0]["oldest_steps"]) == (1, 1), kept[0]
-    assert not kept[1], kept[1]
-    text = shardlens("profile", "report", f"{folder}/run/profiles/rank0.slp").stdout
+def expect_kept_from_the_step_before(done):
+    """The output of the last step is kept in one of these programs."""
+    keeping, plain = ("fine_last_output", "fine_plain")
+    kept = {name: report_of(done.path(name))["at_peak"]["kept_from_earlier_steps"]
+            for name in (keeping, plain)}
+    line = [place for place in kept[keeping] if place["label"].startswith("growing.py")]
+    assert len(line) == 1 and line[0]["bytes"] == 1024 * 512 * 4, kept[keeping]
+    assert (line[0]["youngest_steps"], line[0]["oldest_steps"]) == (1, 1), kept[keeping]
+    assert not kept[plain], kept[plain]
+    text = shardlens("profile", "report", done.path(keeping)).stdout
     assert "kept from earlier steps: 2.00 MiB" in text, text
+
+
+def rows_between(a, b):
+    diff = shardlens("profile", "diff", a, b, "--json")
+    return json.loads(diff.stdout)["ranks"][0]["comparison"]["rows"]
+
+
+def expect_unchanged_lines(done):
+    """Two lines of one file compute the losses of these programs."""
+    wide, narrow = (done.path(name) for name in ("fine_wide_loss", "fine_narrow_loss"))
+    source = SCRIPT.read_text().splitlines()
+    losses = [row for row in rows_between(wide, narrow)
+              if (match := re.match(r"growing.py:(\d+) ", row["place"]))
+              and "cross_entropy" in source[int(match[1]) - 1]]
+    assert losses, rows_between(wide, narrow)
+    assert all(0 in (row["a_bytes"], row["b_bytes"]) for row in losses), losses
+    line = next(i for i, text in enumerate(source, 1) if "logits.float()" in text)
+    text = shardlens("profile", "diff", narrow, wide).stdout
+    assert f"growing.py:{line} " in text, text
+    changed = [row for row in rows_between(wide, wide) if row["change_bytes"] != 0]
+    assert not changed, changed
+
+
+TWO_KEPT = ["fine_last_output", "fine_plain"]
+TWO_LOSSES = ["fine_wide_loss", "fine_narrow_loss"]
+
+
+def check_few_that_grow(folder):
+    expect_growth(Programs(folder, ["leak_metric_graph", "leak_every_fourth", "leak_varying_lengths",
+                                    "leak_own_sgd"]))
+
+
+def check_few_that_do_not_grow(folder):
+    done = Programs(folder, ["fine_late_settling", "fine_cache_by_random_shape", "fine_requests",
+                             *TWO_KEPT, *TWO_LOSSES])
+    expect_no_growth(done)
+    expect_kept_from_the_step_before(done)
+    expect_unchanged_lines(done)
+
+
+def check_all_that_grow(folder):
+    done = Programs(folder, programs("leak"))
+    expect_growth(done)
+    assert len(done.found) >= 20, f"{len(done.found)} programs"
+
+
+def check_all_that_do_not_grow(folder):
+    done = Programs(folder, programs("fine"))
+    expect_no_growth(done)
+    assert len(done.found) >= 20, f"{len(done.found)} programs"
+
+
+# --- reserved memory ------------------------------------------------------------------------------
+
+
+GIB = 1 << 30
+
+
+def reserved_by(folder):
+    """Returns the text of each program that reserves more than it allocates, and of one that does
+    not, and what JSON has of its reserved peak."""
+    names = [*programs("strand"), *programs("hold"), "compact"]
+    run = OnNullDevice(folder, PYTHON, SCRIPT, *names)
+    for rank, name in enumerate(names):
+        path = run.out / "profiles" / f"rank{rank}.slp"
+        yield name, shardlens("profile", "report", path).stdout, report_of(path)["at_reserved_peak"]
+
+
+def check_why_more_is_reserved(folder):
+    """A report tells free memory of other streams, of small segments and beside used blocks apart."""
+    found = {name: (text, reserved) for name, text, reserved in reserved_by(folder)}
+    words = {"strand_in_a_stream": r"other streams +4.00 GiB  free in .* segments of other streams",
+             "strand_in_small_segments": r"whole +\S+ GiB  free in .* too small",
+             "hold_segments": r"beside used blocks +\S+ GiB  free in .*\n +\S+ GiB  beside 64.00 MiB in "
+                              r"16 blocks.*: growing.py:\d+ block"}
+    for name, pattern in words.items():
+        speaks = {other for other, (text, _) in found.items() if re.search(pattern, text)}
+        assert speaks == {name}, f"{name}: {speaks}: {found[name][0]}"
+    free = {name: reserved["free"] for name, (_, reserved) in found.items()}
+    assert free["strand_in_a_stream"]["other_streams"]["bytes"] == 4 * GIB, free
+    assert free["strand_in_small_segments"]["whole"]["too_small_bytes"] >= (20 * 200) << 20, free
+    assert free["hold_segments"]["held"]["too_small_bytes"] >= (16 * 252) << 20, free
+    assert all(part["too_small_bytes"] < GIB // 8 for part in free["compact"].values()), free
 
 
 def takes(folder, *flags):
@@ -77,29 +167,8 @@ def check_retries(folder):
     assert text.count("fits with retries") == 2, text
 
 
-def rows_between(a, b):
-    diff = shardlens("profile", "diff", a, b, "--json")
-    return json.loads(diff.stdout)["ranks"][0]["comparison"]["rows"]
-
-
-def check_unchanged_lines(folder):
-    record(folder, ["fine_wide_loss", "fine_narrow_loss"])
-    wide, narrow = (f"{folder}/run/profiles/rank{rank}.slp" for rank in range(2))
-    source = SCRIPT.read_text().splitlines()
-    losses = 0
-    for row in rows_between(wide, narrow):
-        match = re.match(r"growing.py:(\d+) ", row["place"])
-        if match and "cross_entropy" in source[int(match.group(1)) - 1]:
-            losses += 1
-            assert 0 in (row["a_bytes"], row["b_bytes"]), row
-    assert losses >= 1, rows_between(wide, narrow)
-    changed = [row for row in rows_between(wide, wide) if row["change_bytes"] != 0]
-    assert not changed, changed
-
-
-QUICK = [check_programs_that_grow, check_programs_that_do_not_grow, check_kept_from_the_step_before,
-         check_unchanged_lines]
-LONG = [check_retries]
+QUICK = [check_few_that_grow, check_few_that_do_not_grow]
+LONG = [check_all_that_grow, check_all_that_do_not_grow, check_why_more_is_reserved, check_retries]
 
 if __name__ == "__main__":
     sys.exit(run_cases(QUICK if sys.argv[1] == "quick" else LONG))

@@ -1,5 +1,5 @@
-"""Programs that grow from step to step (`leak_`), programs that only look like it (`fine_`) and
-programs that reserve far more than they allocate (`strand_`):
+"""Programs that grow from step to step (`leak_`), that only look like it (`fine_`), and
+programs that reserve far more than they allocate (`strand_`, `hold_`) or do not (`compact`):
 
     growing.py NAME ...
 
@@ -503,6 +503,24 @@ def strand_in_a_stream():
 
 def strand_in_small_segments():
     strand(lambda: [block(200) for _ in range(20)])
+
+
+def hold_segments():
+    """Small blocks stay among large ones of one segment."""
+    kept = []
+
+    def stage():
+        block(4096)
+        staged = []
+        for _ in range(16):
+            staged.append(block(252))
+            kept.append(block(4))
+
+    strand(stage)
+
+
+def compact():
+    strand(lambda: block(4000))
 
 
 def main(names):
