@@ -96,18 +96,6 @@ std::vector<ProgramLine> alike_lines(const ProgramLines& program) {
   return lines;
 }
 
-/// Returns the files that are the same in both runs, see the note on matching.
-FileNames unchanged_files(const ProgramLines& a, const ProgramLines& b) {
-  FileNames files = files_in_place(alike_lines(a), alike_lines(b));
-  for (const auto& [name, fingerprint] : a.fingerprints) {
-    const auto other = b.fingerprints.find(name);
-    if (other == b.fingerprints.end()) continue;
-    if (fingerprint == other->second) files.insert(name);
-    if (fingerprint != other->second) files.erase(name);
-  }
-  return files;
-}
-
 /// Gives A's lines the places that they have in B.
 SideBlocks moved_to(const SideBlocks& a, const SideBlocks& b, const FileNames& unchanged) {
   const std::vector<ProgramLine> lines_a = lines_of(a);
@@ -388,8 +376,55 @@ std::string holding_text(const MatchedPlace& place) {
   return in_a + " -> " + in_b;
 }
 
+FileNames unchanged_files(const ProgramLines& a, const ProgramLines& b) {
+  FileNames files = files_in_place(alike_lines(a), alike_lines(b));
+  for (const auto& [name, fingerprint] : a.fingerprints) {
+    const auto other = b.fingerprints.find(name);
+    if (other == b.fingerprints.end()) continue;
+    if (fingerprint == other->second) files.insert(name);
+    if (fingerprint != other->second) files.erase(name);
+  }
+  return files;
+}
+
+namespace {
+
+bool knows_categories(const std::vector<Holding>& holdings) {
+  const auto is_known = [](const Holding& one) { return one.category != Category::other; };
+  return std::ranges::any_of(holdings, is_known);
+}
+
+std::vector<Holding> without_categories(std::vector<Holding> holdings) {
+  for (Holding& one : holdings) one.category = Category::other;
+  return holdings;
+}
+
+/// Gives each row the category of most of its bytes in the run that knows categories.
+void give_categories(std::vector<MatchedPlace>& rows, const std::vector<Holding>& known) {
+  std::map<Origin, std::map<Category, int64_t>> bytes;
+  for (const Holding& one : known) {
+    bytes[origin_of(one.label, "")][one.category] +=
+        std::reduce(one.sizes.begin(), one.sizes.end());
+  }
+  for (MatchedPlace& row : rows) {
+    const auto found = bytes.find(origin_of(row.name, ""));
+    if (found == bytes.end()) continue;
+    row.category = std::ranges::max_element(found->second, {}, [](const auto& one) {
+                     return one.second;
+                   })->first;
+  }
+}
+
+}  // namespace
+
 Matching match(const std::vector<Holding>& a, const std::vector<Holding>& b,
                const ProgramLines& program_a, const ProgramLines& program_b) {
+  const bool a_knows = knows_categories(a);
+  if (!a.empty() && !b.empty() && a_knows != knows_categories(b)) {
+    Matching matching = match(without_categories(a), without_categories(b), program_a, program_b);
+    give_categories(matching.rows, a_knows ? a : b);
+    return matching;
+  }
   const FileNames unchanged = unchanged_files(program_a, program_b);
   const SideBlocks in_b = blocks_of(b);
   std::vector<JointPlace> joints = joints_of(moved_to(blocks_of(a), in_b, unchanged), in_b);

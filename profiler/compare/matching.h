@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -74,8 +75,14 @@ struct Matching {
 /// Blocks without a partner are in one run only. Pairing sorts the sizes of a place, so n blocks
 /// cost n log n.
 ///
+/// A snapshot of PyTorch knows no categories. Its blocks are paired with those of any category, and
+/// a row has the category of the side that knows it.
+///
 /// The sums of a_bytes and of b_bytes over all rows are the totals of the two runs.
 Matching match(const std::vector<Holding>& a, const std::vector<Holding>& b,
                const ProgramLines& program_a = {}, const ProgramLines& program_b = {});
+
+/// Returns the files that have not changed from A to B, by the same rules.
+std::set<std::string> unchanged_files(const ProgramLines& a, const ProgramLines& b);
 
 }  // namespace shardlens::profiler

@@ -36,7 +36,8 @@ std::optional<Origin> line_of_program(std::string_view label) {
     const auto [end, error] = std::from_chars(first, last, line);
     const bool is_whole = error == std::errc{} && (end == last || *end == ' ');
     if (!is_whole || colon == 0) continue;
-    return Origin{.file = std::string(label.substr(0, colon)),
+    const std::string_view file = label.substr(0, colon);
+    return Origin{.file = std::string(file.substr(file.rfind('/') + 1)),
                   .line = line,
                   .function = end == last ? "" : without_lines({end + 1, last}),
                   .module = ""};

@@ -9,7 +9,7 @@ namespace shardlens::profiler {
 
 /// The code that an allocation comes from: a line of a program, or a module of a model.
 struct Origin {
-  std::string file;      // "train.py"; empty: not a line of a program
+  std::string file;      // "train.py", without folders; empty: not a line of a program
   int64_t line = 0;      // of `file`
   std::string function;  // "forward"; for a module the kind of the action, or empty outside a pass
   std::string module;    // "mlp3"; empty for a line of a program

@@ -346,3 +346,22 @@ TEST_CASE("names are in natural order") {
   CHECK(names ==
         std::vector<std::string>{"9", "10", "a", "mlp", "mlp02", "mlp2", "mlp2 master", "mlp10"});
 }
+
+TEST_CASE("a snapshot without categories is paired in full with a recording that has them") {
+  const std::vector<Holding> recorded = {
+      {.category = Category::activation, .label = "a.py:1 f", .sizes = {8, 4}},
+      {.category = Category::parameter_shard, .label = "a.py:2 g", .sizes = {16}}};
+  std::vector<Holding> snapshot = recorded;
+  for (Holding& one : snapshot) {
+    one.category = Category::other;
+    one.label = "/home/u/" + one.label;  // PyTorch names whole paths
+  }
+  for (const bool swapped : {false, true}) {
+    const Matching matching = swapped ? match(snapshot, recorded) : match(recorded, snapshot);
+    CHECK(matching.in_both_bytes == 28);
+    CHECK(matching.only_a_bytes + matching.only_b_bytes == 0);
+    REQUIRE(matching.rows.size() == 2);
+    CHECK(matching.rows[0].category == Category::parameter_shard);
+    CHECK(matching.rows[1].category == Category::activation);
+  }
+}
