@@ -106,10 +106,10 @@ int64_t AliveTree::own_bytes(uint32_t node) const {
 }
 
 uint32_t TreeBuilder::child(uint32_t parent, const TreePlace& place) {
-  const std::string_view file = compares_ ? without_folders(place.file) : place.file;
+  const std::string file(compares_ ? without_folders(place.file) : place.file);
+  const uint32_t line = !compares_ || unchanged_.contains(file) ? place.line : 0;
   const auto next = static_cast<uint32_t>(tree_.nodes.size());
-  const auto [known, added] =
-      known_.try_emplace({parent, place.name, std::string(file), compares_ ? 0 : place.line}, next);
+  const auto [known, added] = known_.try_emplace({parent, place.name, file, line}, next);
   if (!added) return known->second;
   tree_.nodes.push_back({.place = place, .parent = parent, .children = {}});
   tree_.nodes[parent].children.push_back(next);

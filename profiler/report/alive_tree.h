@@ -5,9 +5,11 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/choice.h"
@@ -92,10 +94,12 @@ struct AliveTree {
 };
 
 /// Builds the tree of one run, or of two. With two, places are the same if they have the same name
-/// and file. Folder and line do not count, since an edit of a script moves its lines.
+/// and file. Folders do not count. Lines count in `unchanged` files (names without folders), but
+/// not in others, since an edit moves lines.
 class TreeBuilder {
  public:
-  explicit TreeBuilder(bool compares) : compares_(compares) {}
+  explicit TreeBuilder(bool compares, std::set<std::string> unchanged = {})
+      : compares_(compares), unchanged_(std::move(unchanged)) {}
 
   /// Adds the blocks of a group to every node of a path. Returns the last of these.
   uint32_t add(const TreePath& path, const AliveGroup& group, bool is_baseline = false);
@@ -107,13 +111,14 @@ class TreeBuilder {
   uint32_t child(uint32_t parent, const TreePlace& place);
 
   bool compares_;
+  std::set<std::string> unchanged_;
   AliveTree tree_;
   std::map<Key, uint32_t> known_;
 };
 
 /// Returns the tree in rows, each with its share of all bytes. Rows with less than `least_share` of
 /// all bytes (0 to 1) are left out, but counted. A chain of calls that leads to one place is not
-/// indented.
+/// indented: each call but the first has a ">" before it.
 std::string tree_text(const AliveTree& tree, double least_share);
 /// Returns nested objects of name, file, line, bytes, own_bytes, count and children.
 std::string tree_json(const AliveTree& tree);

@@ -31,13 +31,13 @@ class TreeText {
     return static_cast<double>(tree_.nodes[node].bytes) >= least_bytes_;
   }
 
-  void rows_below(uint32_t node, size_t indent) {
+  void rows_below(uint32_t node, size_t indent, const char* before = "") {
     int64_t left_out = 0;
     int64_t count = 0;
     for (const uint32_t child : tree_.nodes[node].children) {
       if (is_shown(child)) {
-        row(tree_.nodes[child], indent);
-        rows_below(child, indent + (is_chain(child) ? 0 : 2));
+        row(tree_.nodes[child], indent, before);
+        is_chain(child) ? rows_below(child, indent, "> ") : rows_below(child, indent + 2);
         continue;
       }
       left_out += tree_.nodes[child].bytes;
@@ -52,10 +52,10 @@ class TreeText {
     return one.children.size() == 1 && tree_.nodes[one.children.front()].bytes == one.bytes;
   }
 
-  void row(const TreeNode& node, size_t indent) {
+  void row(const TreeNode& node, size_t indent, const char* before) {
     const std::string blocks =
         node.children.empty() && node.count > 1 ? fmt::format("  ({} blocks)", node.count) : "";
-    line(node.bytes, indent, shown(place_text(node.place)) + blocks);
+    line(node.bytes, indent, before + shown(place_text(node.place)) + blocks);
   }
 
   void line(int64_t bytes, size_t indent, const std::string& what) {

@@ -249,4 +249,39 @@ TEST_CASE("a stack of a million calls is one place and the inner calls") {
   CHECK(path.front().name == "outer calls");
 }
 
+TEST_CASE("in a comparison, lines of a file that has not changed stay apart") {
+  const auto path = [](uint32_t line) {
+    return TreePath{{.name = "<module>", .file = "/u/train.py", .line = line}};
+  };
+  for (const bool is_unchanged : {true, false}) {
+    TreeBuilder builder(true,
+                        is_unchanged ? std::set<std::string>{"train.py"} : std::set<std::string>());
+    builder.add(path(8), {.bytes = 1, .count = 1});
+    builder.add(path(15), {.bytes = 2, .count = 1});
+    builder.add(path(15), {.bytes = 3, .count = 1}, true);
+    const AliveTree tree = builder.finish();
+    REQUIRE(tree.nodes.size() == (is_unchanged ? 3U : 2U));
+    CHECK(tree.nodes.back().baseline_bytes == 3);
+    if (is_unchanged) CHECK(tree.nodes.back().bytes == 2);
+  }
+}
+
+TEST_CASE("a call of a chain does not look like a sibling") {
+  TreeBuilder builder(false);
+  const auto add = [&](const std::vector<std::string>& names, int64_t bytes) {
+    TreePath path;
+    for (const std::string& name : names) path.push_back({.name = name});
+    builder.add(path, {.bytes = bytes, .count = 1});
+  };
+  add({"Model", "Mlp", "Linear", "aten::mm"}, 30);
+  add({"Model", "Mlp", "forward"}, 10);
+  const std::string text = tree_text(builder.finish(), 0);
+  CAPTURE(text);
+  CHECK_THAT(text, ContainsSubstring("%  Model\n"));
+  CHECK_THAT(text, ContainsSubstring("%  > Mlp\n"));
+  CHECK_THAT(text, ContainsSubstring("%    Linear\n"));
+  CHECK_THAT(text, ContainsSubstring("%    > aten::mm\n"));
+  CHECK_THAT(text, ContainsSubstring("%    forward\n"));
+}
+
 }  // namespace shardlens::profiler
