@@ -160,8 +160,9 @@ class RankWriter {
               fmt::format("\"total\":{}", point.total_bytes));
       std::string values;
       for (const size_t i : used) {
-        values += fmt::format("{}\"{}\":{}", values.empty() ? "" : ",", kWords<Category>[i],
-                              point.bytes[i]);
+        const auto category = static_cast<Category>(i);
+        values += fmt::format("{}\"{}\":{}", values.empty() ? "" : ",",
+                              category_name(category, has_shards(source_.header)), point.bytes[i]);
       }
       counter(fmt::format("{} bytes by category", space), point.time_ns, values);
     }
