@@ -22,22 +22,30 @@ void read_into(Analysis& analysis, Reader& reader) {
   }
 }
 
-/// Adds what `shardlens record` has noted beside a recording, if it made it.
-void add_facts(RankReport& report, const std::string& path) {
-  const auto file = std::filesystem::path(path).replace_extension(".json");
+}  // namespace
+
+RecordingNotes notes_beside(const std::string& recording) {
+  RecordingNotes notes;
+  const auto file = std::filesystem::path(recording).replace_extension(".json");
   const auto facts = find_json(read_file(file, kDescription.bytes).text);
-  if (!facts || !facts->is_object()) return report.foresee_full(0);
+  if (!facts || !facts->is_object()) return notes;
   const auto beside = facts->value("beside_pytorch", nlohmann::json());
-  report.foresee_full(whole_in(beside, "bytes").value_or(0));
-  report.bands = read_bands(facts->value("bands", nlohmann::json()));
+  const bool is_known = beside.is_object() && beside.value("from", nlohmann::json()) != "unknown";
+  if (is_known) notes.beside_bytes = whole_in(beside, "bytes");
+  notes.bands = read_bands(facts->value("bands", nlohmann::json()));
   const auto sources = facts->value("sources", nlohmann::json());
-  if (!sources.is_object()) return;
+  if (!sources.is_object()) return notes;
   for (const auto& [name, fingerprint] : sources.items()) {
-    if (fingerprint.is_string()) report.program.fingerprints[name] = fingerprint;
+    if (fingerprint.is_string()) notes.fingerprints[name] = fingerprint;
   }
+  return notes;
 }
 
-}  // namespace
+void add_notes(RankReport& report, const RecordingNotes& notes) {
+  report.foresee_full(notes.beside_bytes.value_or(0));
+  report.bands = notes.bands;
+  report.program.fingerprints.insert(notes.fingerprints.begin(), notes.fingerprints.end());
+}
 
 RankReport report_of(const std::string& path) {
   std::optional<Reader> reader(path);
@@ -52,7 +60,7 @@ RankReport report_of(const std::string& path) {
   RankReport report =
       analysis.finish(reader->header(), reader->strings(), reader->judgement(), reader->stacks());
   report.source = path;
-  add_facts(report, path);
+  add_notes(report, notes_beside(path));
   return report;
 }
 

@@ -261,6 +261,10 @@ std::string time_text(int64_t time_ns, bool has_times);
 /// Returns an empty text if it never did.
 std::string out_of_memory_text(const RankReport& rank);
 
+/// Returns the parts of reserved memory when there was most: a title, and a row for each part.
+/// Returns an empty text if no segment was recorded.
+std::string reserved_text(const RankReport& rank);
+
 /// Returns {"schema":"shardlens.profile/1", ...}, ranks in the given order, with a newline at the
 /// end.
 std::string report_json(const std::vector<RankReport>& ranks);

@@ -566,6 +566,8 @@ std::string out_of_memory_text(const RankReport& rank) {
   return title_of(rank) + failure_rows(rank, rank.out_of_memory.back());
 }
 
+std::string reserved_text(const RankReport& rank) { return reserved_peak_rows(rank); }
+
 std::string report_text(std::vector<RankReport> ranks) {
   std::ranges::stable_sort(ranks, std::greater(), &RankReport::peak_bytes);
   std::string text = missing_ranks_text(ranks);
