@@ -220,6 +220,7 @@ const std::map<std::string_view, Effect> kEffects = {
           },
       .wanted = [](auto& s) { s.what_if = what_if(); }}},
     {"panel.plans", {.wanted = [](auto& s) { s.panels.plans = false; }}},
+    {"panel.why", {.wanted = [](auto& s) { s.panels.why = true; }}},
     {"panel.treemap", {.wanted = [](auto& s) { s.panels.treemap = true; }}},
     {"theme.next", {.wanted = [](auto& s) { s.theme = Theme::dark; }}},
     {"hatches", {.wanted = [](auto& s) { s.panels.hatches = true; }}},
@@ -233,7 +234,7 @@ const std::map<std::string_view, Effect> kEffects = {
           [](auto& s) {
             s.alignment = Alignment::time, s.view = Range{0, 1};
           },
-      .wanted = [](auto& s) { s.alignment = Alignment::step, s.view.reset(); }}},
+      .wanted = [](auto& s) { s.alignment = Alignment::step; }}},
     {"align.phase", {.wanted = [](auto& s) { s.alignment = Alignment::phase; }}},
     {"align.event", {.wanted = [](auto& s) { s.alignment = Alignment::event; }}},
     {"align.normalised", {.wanted = [](auto& s) { s.alignment = Alignment::normalised; }}},

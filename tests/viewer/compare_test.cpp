@@ -5,6 +5,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <functional>
 
+#include "tests/support/recordings/failing_recording.h"
 #include "tests/support/recordings/synthetic_profile.h"
 #include "tests/support/recordings/view_recording.h"
 #include "viewer/model/lane_builder.h"
@@ -146,6 +147,50 @@ TEST_CASE("a change is said in words, with its sign") {
   CHECK(change_in_words(0, 512) == "512 B more");
   CHECK(change_in_words(1000 << 20, 1001 << 20, 16 << 20) == "about the same");
   CHECK(change_in_words(1000 << 20, 1100 << 20, 16 << 20) == "100.00 MiB more (+10.0 %)");
+}
+
+TEST_CASE("two lines of an unchanged file are never paired") {
+  const auto run = [](bool checkpoints) {
+    profiler::Profile profile;
+    profile.header.device = "null:h100";
+    profile.strings = {"", "llama.py:164 forward", "llama.py:314 forward"};
+    const auto allocate = [&](int count, int64_t bytes, uint32_t label) {
+      for (int i = 0; i < count; ++i) {
+        const auto order = static_cast<uint64_t>(profile.events.size());
+        profile.events.push_back({.time_ns = static_cast<int64_t>(order),
+                                  .address = 0x1000000 * (order + 1),
+                                  .value = bytes,
+                                  .label = label,
+                                  .kind = profiler::EventKind::alloc,
+                                  .category = Category::activation});
+      }
+    };
+    checkpoints ? allocate(11, 8192, 2) : allocate(36, 8192, 1);
+    return profile;
+  };
+  const Lane plain = lane_of(run(false));
+  const Lane checkpointed = lane_of(run(true));
+  const ActionNames names;
+  const auto moment = [&](const Lane& lane) {
+    return LaneMoment{&lane, &names, lane.peak().max_change};
+  };
+  const profiler::Matching matching = match(moment(plain), moment(checkpointed));
+  REQUIRE(matching.rows.size() == 2);
+  CHECK(matching.in_both_bytes == 0);
+  CHECK(matching.rows[0].name == "llama.py:164 forward");
+  CHECK(matching.rows[0].b_count == 0);
+  CHECK(matching.rows[1].name == "llama.py:314 forward");
+  CHECK(matching.rows[1].a_count == 0);
+}
+
+TEST_CASE("a line's blocks of two categories are two rows") {
+  const Lane lane = lane_of(tests::failing_recording());
+  const auto rows = alive_rows(lane, ActionNames(), lane.peak().max_change, Grouping::label);
+  const auto count = std::ranges::count(rows, "model.py:10 build", &AliveRow::name);
+  CHECK(count == 2);
+  for (const AliveRow& row : rows) {
+    if (row.name == "model.py:10 build") CHECK(row.bytes == 20 * tests::kFailingMiB);
+  }
 }
 
 }  // namespace shardlens::viewer

@@ -2,11 +2,20 @@
 
 #include "viewer/scene/panels/comparison_report.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <stdexcept>
+#include <string>
 
+#include "base/output_file.h"
+#include "base/units.h"
+#include "profiler/record/record_verdict.h"
+#include "profiler/report/recording_report.h"
+#include "tests/support/recordings/failing_recording.h"
 #include "tests/support/recordings/random_events.h"
 #include "tests/support/recordings/view_recording.h"
 #include "tests/support/temporary_folder.h"
@@ -131,6 +140,61 @@ TEST_CASE("the kind of a report follows from its extension") {
   CHECK(report_format("a.txt") == ReportFormat::text);
   CHECK(report_format("b/a.csv") == ReportFormat::csv);
   CHECK_THROWS_AS(report_format("a.pdf"), std::invalid_argument);
+}
+
+TEST_CASE("a report says who ran out of memory, what grows, and the same headroom as record") {
+  constexpr int64_t kBeside = 20 << 20;
+  const tests::TemporaryFolder folder;
+  for (const bool fails : {true, false}) {
+    tests::write_profile(folder.file("rank0.slp"), tests::failing_recording(fails));
+    write_text(folder.file("rank0.json"),
+               fmt::format(R"({{"beside_pytorch":{{"bytes":{},"from":"given"}}}})", kBeside));
+    const auto runs = open_runs({folder.file("rank0.slp")}, "").runs;
+    REQUIRE(runs.size() == 1);
+    const std::string text = comparison_report(runs, 0, ReportFormat::text);
+    const auto json =
+        nlohmann::json::parse(comparison_report(runs, 0, ReportFormat::json))["strategies"][0];
+    CAPTURE(text);
+    const auto has = [&](const std::string& words) { return text.find(words) != text.npos; };
+    CHECK(has("grows by 2.00 MiB a step from step 2 on: " + tests::kKeptLine));
+    CHECK(has("reserved peak"));
+    CHECK(has("beside used blocks"));
+    CHECK(json["beside_pytorch_bytes"] == kBeside);
+    CHECK(json["reserved_peak_bytes"] == tests::kFailingReservedPeak);
+    const auto report = profiler::report_of(folder.file("rank0.slp"));
+    const std::string verdict =
+        profiler::verdict_of(report, {.is_known = true}, kBeside, std::nullopt).line;
+    CAPTURE(verdict);
+    if (fails) {
+      CHECK(has("  out of memory in step 7 at " + tests::kFailingLine +
+                " (activation): 192.00 MiB asked, 160.00 MiB free on the device; PyTorch had "
+                "reserved 96.00 MiB, with 32.00 MiB in its largest free block\n"));
+      CHECK(has("headroom none: memory ran out"));
+      CHECK(json["headroom_bytes"].is_null());
+      REQUIRE(json["out_of_memory"].size() == 1);
+      CHECK(json["out_of_memory"][0]["place"] == tests::kFailingLine);
+      CHECK(json["out_of_memory"][0]["asked_bytes"] == tests::kFailingAsked);
+    } else {
+      const int64_t free = tests::kFailingCapacity - tests::kFailingReservedPeak - kBeside;
+      CHECK_FALSE(has("out of memory"));
+      CHECK(has(fmt::format("headroom {}: ", bytes_text(free))));
+      CHECK(verdict.find(bytes_text(free) + " free") != verdict.npos);
+      CHECK(json["headroom_bytes"] == free);
+    }
+  }
+}
+
+TEST_CASE("a report has a row for each category of a line, and calls parameters what they are") {
+  const tests::TemporaryFolder folder;
+  tests::write_profile(folder.file("rank0.slp"), tests::failing_recording(false));
+  const auto runs = open_runs({folder.file("rank0.slp")}, "").runs;
+  const std::string text = comparison_report(runs, 0, ReportFormat::text);
+  CAPTURE(text);
+  CHECK(text.find("20.00 MiB  model.py:10 build (parameters, 1 block)") != text.npos);
+  CHECK(text.find("20.00 MiB  model.py:10 build (optimizer state, 1 block)") != text.npos);
+  const std::string csv = comparison_report(runs, 0, ReportFormat::csv);
+  CHECK(csv.find(",parameters,") != csv.npos);
+  CHECK(csv.find("parameter_shard") == csv.npos);
 }
 
 }  // namespace shardlens::viewer

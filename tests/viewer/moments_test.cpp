@@ -1,18 +1,25 @@
 // The view is zoomed and chosen on the minimap, and the moment goes from one allocation or free to
 // the next, beside a list of those around it.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
+#include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/units.h"
+#include "tests/support/recordings/failing_recording.h"
 #include "tests/support/recordings/random_events.h"
+#include "tests/support/recordings/stacked_recording.h"
 #include "tests/support/recordings/view_recording.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/viewer/acts.h"
+#include "viewer/paint/painter.h"
 #include "viewer/scene/presenter.h"
 #include "viewer/state/commands.h"
 
@@ -109,7 +116,10 @@ TEST_CASE("a request that failed is in the plot, in the list, and one command aw
   act(presenter, "failure.next");
   REQUIRE(presenter.state().cursor);
   act(presenter, "panel.events");
-  CHECK(says(pictured(presenter), bytes_text(failures[0].free_bytes) + " free"));
+  for (const Area& area : areas_of(pictured(presenter), Area::Kind::failure)) {
+    const std::string text = presenter.hover_text(area.box.x + 1, area.box.y + 1);
+    CHECK(text.find(bytes_text(failures[0].free_bytes) + " free") != std::string::npos);
+  }
 }
 
 TEST_CASE("a segment says how many of its bytes are used at the shown moment") {
@@ -211,6 +221,169 @@ TEST_CASE("zooming keeps the point under the pointer and stays inside") {
   state.view = Range{3, 4};
   pan_by(state, facts, 100);
   CHECK(state.view->end == Catch::Approx(4));
+}
+
+namespace {
+
+struct FailedRun {
+  FailedRun() {
+    state.files = {folder.file("run.slp")};
+    tests::write_profile(state.files[0], tests::failing_recording());
+  }
+  tests::TemporaryFolder folder;
+  ViewState state;
+};
+
+Area only_area(Presenter& presenter, Area::Kind kind) {
+  const auto areas = areas_of(pictured(presenter), kind);
+  REQUIRE_FALSE(areas.empty());
+  return areas.front();
+}
+
+}  // namespace
+
+TEST_CASE("at a moment there is one reserved, of tensors and of segments") {
+  const FailedRun run;
+  Presenter presenter(run.state, "");
+  act(presenter, "failure.next");
+  CHECK(says(pictured(presenter), bytes_text(tests::kFailingReserved) + " reserved"));
+  act(presenter, "memory.previous");
+  CHECK(says(pictured(presenter), bytes_text(tests::kFailingReserved)));
+}
+
+TEST_CASE("a failed request says who asked, and a press on it says why") {
+  const FailedRun run;
+  Presenter presenter(run.state, "");
+  CHECK(says(pictured(presenter), "192.00 MiB asked by " + tests::kFailingLine));
+  CHECK(says(pictured(presenter), "out of memory"));
+  CHECK(says(pictured(presenter), "grows"));
+  const Area line = only_area(presenter, Area::Kind::failure);
+  const float x = line.box.x + line.box.w / 2;
+  CHECK(presenter.hover_text(x, line.box.y + 5).find(tests::kFailingLine) != std::string::npos);
+  presenter.press(x, line.box.y + 5);
+  presenter.release();
+  REQUIRE(presenter.state().cursor);
+  CHECK(presenter.state().panels.why);
+  CHECK(says(pictured(presenter), "headroom none"));
+  CHECK(says(pictured(presenter), "Reserved memory"));
+  act(presenter, {"panel.why", "panel.events"});
+  CHECK(says(pictured(presenter), "asked by " + tests::kFailingLine));
+}
+
+TEST_CASE("panels and the axis of time have one clock") {
+  const FailedRun run;
+  Presenter presenter(run.state, "");
+  act(presenter, {"align.time", "failure.next"});
+  const Lane& lane = lane_of_run(presenter);
+  const double x = *presenter.state().cursor;
+  const double seconds = std::round(
+      static_cast<double>(lane.time_of(lane.changes() - 1) - lane.first_step()->begin_ns) / 1e6);
+  CHECK(x == Catch::Approx(seconds / 1e3).margin(2e-3));
+  CHECK(says(pictured(presenter), fmt::format("{:.3f} s from step 0", seconds / 1e3)));
+}
+
+TEST_CASE("a dragged interval has its length, and what it allocated and freed") {
+  const FailedRun run;
+  Presenter presenter(run.state, "");
+  const Area plot = only_area(presenter, Area::Kind::lane);
+  presenter.press(plot.box.x + 1, plot.box.y + 40);
+  presenter.drag(plot.box.right() - 2);
+  presenter.release();
+  const Lane& lane = lane_of_run(presenter);
+  int64_t allocated = 0;
+  for (const Block& block : lane.arrays().blocks) allocated += block.given_bytes;
+  CHECK(says(pictured(presenter), " ms: " + bytes_text(allocated) + " allocated, "));
+}
+
+TEST_CASE("zoom and cursor stay at their moments when the alignment changes") {
+  const OneRun run;
+  Presenter presenter(run.state, "");
+  act(presenter, {"align.time", "peak", "zoom.in", "zoom.in", "zoom.in"});
+  const ViewState before = presenter.state();
+  for (const char* const alignment : {"align.event", "align.step", "align.phase", "align.time"}) {
+    act(presenter, alignment);
+    CAPTURE(alignment);
+    REQUIRE(presenter.state().cursor);
+    REQUIRE(presenter.state().view);
+    CHECK(presenter.state().view->contains(*presenter.state().cursor));
+  }
+  const double width = before.view->length();
+  CHECK(*presenter.state().cursor == Catch::Approx(*before.cursor).margin(width / 20));
+  CHECK(presenter.state().view->begin == Catch::Approx(before.view->begin).margin(width / 20));
+  act(presenter, "undo");
+  CHECK(presenter.state().alignment == Alignment::phase);
+}
+
+TEST_CASE("undo takes back the turns of the wheel, and keeps what was done before them") {
+  const OneRun run;
+  Presenter presenter(run.state, "");
+  act(presenter, "peak");
+  const ViewState before = presenter.state();
+  const Area plot = only_area(presenter, Area::Kind::lane);
+  for (int i = 0; i < 4; ++i) presenter.wheel(plot.box.x + plot.box.w / 2, plot.box.y + 9, 1);
+  REQUIRE(presenter.state().view);
+  act(presenter, "undo");
+  CHECK(presenter.state() == before);
+}
+
+TEST_CASE("an action of the ribbon says its name and length, and a press selects it") {
+  const OneRun run;
+  Presenter presenter(run.state, "");
+  const Area ribbon = only_area(presenter, Area::Kind::ribbon);
+  const float y = ribbon.box.y + ribbon.box.h / 4;
+  float x = ribbon.box.x + ribbon.box.w / 2;
+  const auto is_forward = [&] { return presenter.hover_text(x, y).starts_with("FORWARD"); };
+  while (!is_forward() && x < ribbon.box.right()) x += 1;
+  const std::string text = presenter.hover_text(x, y);
+  CAPTURE(text);
+  CHECK(text.starts_with("FORWARD"));
+  CHECK(text.find(" ms\n") != std::string::npos);
+  presenter.press(x, y);
+  presenter.release();
+  REQUIRE(presenter.state().selection);
+  CHECK(presenter.state().selection->length() > 0);
+}
+
+TEST_CASE("a program without actions has no ribbon") {
+  const FailedRun run;
+  Presenter presenter(run.state, "");
+  CHECK(areas_of(pictured(presenter), Area::Kind::ribbon).empty());
+  CHECK_FALSE(says(pictured(presenter), "comm."));
+}
+
+TEST_CASE("a long run beside short ones does not leave these blank") {
+  const tests::TemporaryFolder folder;
+  ViewState state;
+  for (const auto& [name, steps] : {std::pair{"long", 300}, std::pair{"short", 2}}) {
+    state.files.push_back(folder.file(name + std::string(".slp")));
+    tests::write_profile(state.files.back(), tests::leaking_recording(steps, 64, 128));
+  }
+  Presenter presenter(state, "");
+  presenter.choose_view();
+  CHECK(presenter.state().alignment == Alignment::normalised);
+}
+
+TEST_CASE("a place that is cut keeps its line") {
+  Picture picture;
+  const Fonts fonts = plain_fonts(1);
+  const Painter paint(picture, fonts, colors_of(Theme::light), 1);
+  const std::string place = "modeling_llama.py:314 apply_rotary_pos_emb";
+  for (float width = 60; width < 400; width += 7) {
+    const std::string cut = paint.fitted_place(Style::small, place, width);
+    CAPTURE(width, cut);
+    CHECK(paint.width(Style::small, cut) <= width);
+    CHECK(cut.find(":314") != std::string::npos);
+  }
+}
+
+TEST_CASE("an empty folder says why nothing is shown") {
+  const tests::TemporaryFolder folder;
+  std::filesystem::create_directories(folder.file("empty"));
+  ViewState state;
+  state.files = {folder.file("empty")};
+  Presenter presenter(state, "");
+  CHECK(says(pictured(presenter), "no recording profiles/rank0.slp"));
+  CHECK(says(pictured(presenter), "No run is open"));
 }
 
 }  // namespace shardlens::viewer

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/units.h"
+#include "tests/support/recordings/failing_recording.h"
 #include "tests/support/recordings/view_recording.h"
 #include "viewer/model/lane_builder.h"
 #include "viewer/page/page_columns.h"
@@ -131,6 +132,22 @@ TEST_CASE("a step like the previous one costs little more than its times") {
   const auto changes = few.ranks.front().lane.changes();
   const auto more = many.ranks.front().lane.changes() - changes;
   CHECK(static_cast<double>(size_of(many) - size_of(few)) < 0.5 * static_cast<double>(more));
+}
+
+TEST_CASE("a page says without a script who ran out of memory, what grows, and what is reserved") {
+  const profiler::Profile profile = tests::failing_recording();
+  std::vector<Run> runs(1);
+  runs[0].name = "failed";
+  runs[0].ranks.push_back({.path = "failed", .lane = lane_of(profile), .names = {}, .stamp = {}});
+  const std::string page = page_of(runs);
+  CHECK(has(page, "out of memory in step 7 at " + tests::kFailingLine));
+  CHECK(has(page, "grows by 2.00 MiB a step"));
+  CHECK(has(page, "headroom none: memory ran out"));
+  CHECK(has(page, "<details><summary>reserved memory: its parts</summary>"));
+  const nlohmann::json lane = facts_of(page)["lanes"][0];
+  CHECK(lane["reserved_peak_bytes"] == tests::kFailingReservedPeak);
+  REQUIRE(lane["failures"].size() == 1);
+  CHECK(lane["failures"][0]["us"] == static_cast<double>(profile.events.back().time_ns) / 1e3);
 }
 
 }  // namespace shardlens::viewer

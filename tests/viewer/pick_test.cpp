@@ -256,8 +256,8 @@ TEST_CASE("a block's details are those recorded, with its whole stack") {
   presenter.restore(state);
   const std::string text = presenter.pick_text();
   for (const char* part : {"mlp3\n", "category  activation\n", "(3145728 bytes)\n",
-                           "born      step 0, at 0.", "born in   FORWARD",
-                           "freed     step 0, at 0.", "freed in  BACKWARD", "operator  aten::mm\n",
+                           "born      step 0, 0.", "born in   FORWARD",
+                           "freed     step 0, 0.", "freed in  BACKWARD", "operator  aten::mm\n",
                            "module    Model > Mlp\n", "  aten::mm\n  Mlp.forward  /u/model.py:90\n",
                            "  main  /u/train.py:100\n", "in        keep, rank 0\n"}) {
     CAPTURE(text, part);
@@ -402,6 +402,47 @@ TEST_CASE("details have room beside narrow lanes without covering other parts") 
       }
     }
   }
+}
+
+TEST_CASE("the wheel goes through a stack that does not fit") {
+  Presenter presenter(stacked_runs().state, "");
+  act(presenter, "pick.next");
+  const auto calls = areas_of(presenter, Area::Kind::call);
+  REQUIRE_FALSE(calls.empty());
+  const float x = calls.front().box.x + 3;
+  const float y = calls.front().box.y + 3;
+  std::set<size_t> marked;
+  for (int i = 0; i < 20; ++i) {
+    presenter.wheel(x, y, -1);
+    marked.insert(*presenter.state().pick->call);
+  }
+  const auto stack =
+      profiler::TreePaths(lane_of_pick(presenter).info().header,
+                          lane_of_pick(presenter).info().strings,
+                          lane_of_pick(presenter).info().stacks)
+          .stack(lane_of_pick(presenter).arrays().blocks[presenter.state().pick->block].label);
+  CHECK(*marked.rbegin() == stack.size() - 1);
+}
+
+TEST_CASE("a press on small blocks selects the one that lies there") {
+  const Lane lane = lane_of(tests::stacked_recording());
+  const Warp warp({{{0, 1}, {0, static_cast<double>(lane.info().end_ns + 1)}}}, false);
+  const auto columns = columns_of(warp, lane, {0, 1}, 100);
+  const LaneStyle style{.height = 8, .top_bytes = static_cast<double>(lane.peak().max_bytes)};
+  int found = 0;
+  for (const auto& column : columns) {
+    if (!column || column->max_bytes == 0) continue;
+    for (double y = 0.25; y < 8; y += 0.5) {
+      const auto point = stack_point(lane, *column, style, y);
+      if (!point) continue;
+      REQUIRE(point->block);
+      const Block& block = lane.arrays().blocks[*point->block];
+      CHECK(block.category == point->category);
+      CHECK(block.is_alive_after(column->max_change));
+      ++found;
+    }
+  }
+  CHECK(found > 50);
 }
 
 }  // namespace shardlens::viewer

@@ -574,4 +574,16 @@ TEST_CASE("parts of the picture do not cover each other") {
   }
 }
 
+TEST_CASE("a search counts what is alive, not all that was ever allocated") {
+  Presenter presenter(runs().state, "");
+  perform(presenter, "layout.rows");
+  presenter.set_search("mlp");
+  const RankLane& rank = presenter.runs()[presenter.state().focus].at_peak();
+  int64_t alive = 0;
+  for (const Hit& hit : search(rank.lane, rank.names, parse_query("mlp alive@peak"))) {
+    alive += hit.bytes;
+  }
+  CHECK(says(draw(presenter), bytes_text(alive) + " alive at the peak"));
+}
+
 }  // namespace shardlens::viewer

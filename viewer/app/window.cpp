@@ -20,6 +20,7 @@
 #include "viewer/app/imgui_session.h"
 #include "viewer/app/png.h"
 #include "viewer/app/recent.h"
+#include "viewer/page/page.h"
 #include "viewer/state/session.h"
 #include "viewer/ui/interface.h"
 
@@ -248,7 +249,9 @@ class Program {
       messages_ = presenter_.messages();
       messages_since_ = Clock::now();
     }
-    if (messages_.empty() || Clock::now() - messages_since_ < kMessageTime) return false;
+    const bool is_alone = presenter_.runs().empty();  // nothing else says why
+    if (messages_.empty() || is_alone) return false;
+    if (Clock::now() - messages_since_ < kMessageTime) return false;
     presenter_.forget_messages();
     return true;
   }
@@ -331,6 +334,8 @@ class Program {
       case Request::export_picture:
         wants_picture_ = true;
         return;
+      case Request::export_page:
+        return save_page();
       default:
         return;
     }
@@ -340,7 +345,7 @@ class Program {
   void tell(const std::string& path, const Save& save) {
     try {
       save();
-      interface_.say("saved " + path);
+      interface_.say("saved " + std::filesystem::absolute(path).string());
     } catch (const std::exception& error) {
       interface_.say(error.what());
     }
@@ -368,6 +373,16 @@ class Program {
       std::ofstream file(path, std::ios::binary | std::ios::trunc);
       file << presenter_.table_csv();
       if (!file.flush()) throw std::runtime_error(path + ": cannot write this table");
+    });
+  }
+
+  void save_page() {
+    if (presenter_.runs().empty()) return interface_.say("there is no run to export");
+    const std::string path = export_name(options_.session_file, ".html");
+    tell(path, [&] {
+      std::ofstream file(path, std::ios::binary | std::ios::trunc);
+      write_page(presenter_.runs(), presenter_.state(), file);
+      if (!file.flush()) throw std::runtime_error(path + ": cannot write this page");
     });
   }
 

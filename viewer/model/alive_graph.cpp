@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "profiler/compare/origin.h"
@@ -91,6 +93,13 @@ void order_by_span(AliveGraph& graph) {
   }
 }
 
+std::set<std::string> unchanged_between(const GraphSide& baseline, const GraphSide& one) {
+  const auto moment = [](const GraphSide& side) {
+    return LaneMoment{&side.rank->lane, &side.rank->names, side.change, &side.rank->notes};
+  };
+  return unchanged_files(moment(baseline), moment(one));
+}
+
 Category most_of(const CategoryBytes& bytes) {
   return static_cast<Category>(std::ranges::max_element(bytes) - bytes.begin());
 }
@@ -158,7 +167,8 @@ AliveGraph graph_of(const GraphSide& one, const std::optional<GraphSide>& baseli
   AliveGraph graph;
   graph.compares = baseline.has_value();
   graph.by = question.by;
-  profiler::TreeBuilder builder(graph.compares);
+  profiler::TreeBuilder builder(
+      graph.compares, baseline ? unchanged_between(*baseline, one) : std::set<std::string>());
   const auto groups = groups_of(one, question.of);
   const auto paths_of = [](const GraphSide& side) {
     const LaneInfo& info = side.rank->lane.info();

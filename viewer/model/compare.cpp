@@ -95,7 +95,7 @@ std::string change_in_words(int64_t a_bytes, int64_t b_bytes, int64_t noise_byte
 std::vector<AliveRow> alive_rows(const Lane& lane, const ActionNames& names, int64_t change,
                                  Grouping grouping) {
   const int64_t step = step_of_change(lane, change);
-  std::map<std::string, AliveRow> groups;
+  std::map<std::pair<std::string, std::optional<Category>>, AliveRow> groups;
   std::vector<AliveRow> rows;
   for (const uint32_t index : lane.alive_after(change)) {
     const Block& block = lane.arrays().blocks[index];
@@ -106,11 +106,16 @@ std::vector<AliveRow> alive_rows(const Lane& lane, const ActionNames& names, int
                  .count = 1,
                  .oldest_steps = age,
                  .block = index};
+    if (const std::string_view name = lane.name(index); !name.empty()) {
+      own.names.emplace_back(name);
+    }
     if (grouping == Grouping::none) {
       rows.push_back(std::move(own));
       continue;
     }
-    const auto [at, is_new] = groups.try_emplace(own.name, own);
+    // Rows of one age hold all categories; a place has a row for each.
+    const auto category = grouping == Grouping::age ? std::nullopt : std::optional(own.category);
+    const auto [at, is_new] = groups.try_emplace({own.name, category}, own);
     if (is_new) continue;
     AliveRow& row = at->second;
     if (own.bytes > lane.arrays().blocks[row.block].given_bytes) {
@@ -119,9 +124,10 @@ std::vector<AliveRow> alive_rows(const Lane& lane, const ActionNames& names, int
     }
     row.bytes += own.bytes;
     row.count += 1;
+    row.names.insert(row.names.end(), own.names.begin(), own.names.end());
     row.oldest_steps = std::max(row.oldest_steps, age);
   }
-  for (auto& [name, row] : groups) rows.push_back(std::move(row));
+  for (auto& [key, row] : groups) rows.push_back(std::move(row));
   std::ranges::stable_sort(rows, [](const AliveRow& a, const AliveRow& b) {
     return a.bytes != b.bytes ? a.bytes > b.bytes : profiler::is_naturally_less(a.name, b.name);
   });
@@ -156,10 +162,21 @@ std::vector<profiler::Holding> holdings_of(const LaneMoment& moment) {
   return holdings;
 }
 
+profiler::ProgramLines program_of(const LaneMoment& moment) {
+  const LaneInfo& info = moment.lane->info();
+  profiler::ProgramLines program = profiler::program_lines(info.strings, info.stacks);
+  if (moment.notes != nullptr) program.fingerprints = moment.notes->fingerprints;
+  return program;
+}
+
 }  // namespace
 
 profiler::Matching match(const LaneMoment& a, const LaneMoment& b) {
-  return profiler::match(holdings_of(a), holdings_of(b));
+  return profiler::match(holdings_of(a), holdings_of(b), program_of(a), program_of(b));
+}
+
+std::set<std::string> unchanged_files(const LaneMoment& a, const LaneMoment& b) {
+  return profiler::unchanged_files(program_of(a), program_of(b));
 }
 
 profiler::Matching places_of(const LaneMoment& moment) {

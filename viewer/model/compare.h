@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/choice.h"
 #include "profiler/compare/matching.h"
+#include "profiler/report/recording_report.h"
 #include "viewer/model/lane.h"
 #include "viewer/model/passes.h"
 
@@ -38,6 +40,10 @@ enum class Grouping : uint8_t { none, category, label, age };
 constexpr int kGroupings = 4;
 constexpr auto choice_words(Grouping) { return words("block", "category", "parameter", "age"); }
 static_assert(kWords<Grouping>.size() == kGroupings);
+/// Returns the word for people; the others are those of session files.
+constexpr std::string_view grouping_words(Grouping grouping) {
+  return grouping == Grouping::label ? "name" : to_string(grouping);
+}
 
 /// Blocks that are alive at one moment and share a name.
 struct AliveRow {
@@ -45,8 +51,9 @@ struct AliveRow {
   Category category{};  // of the largest block
   int64_t bytes = 0;
   int64_t count = 0;
-  int64_t oldest_steps = 0;     // steps that began since the oldest was allocated
-  uint32_t block = UINT32_MAX;  // the largest block
+  int64_t oldest_steps = 0;             // steps that began since the oldest was allocated
+  uint32_t block = UINT32_MAX;          // the largest block
+  std::vector<std::string> names = {};  // of what the blocks hold, as far as known
 };
 
 /// Returns every block that is alive after a change, exactly once: the rows' bytes add up to the
@@ -64,11 +71,15 @@ struct LaneMoment {
   const Lane* lane = nullptr;
   const ActionNames* names = nullptr;
   int64_t change = kBeforeAll;
+  const profiler::RecordingNotes* notes = nullptr;  // null: none
 };
 
 /// Matches what is alive at two moments, by the rules of `profile diff`. The rows' blocks are
 /// indices into the lanes.
 profiler::Matching match(const LaneMoment& a, const LaneMoment& b);
+
+/// Returns the files, without folders, whose lines are the same in both recordings.
+std::set<std::string> unchanged_files(const LaneMoment& a, const LaneMoment& b);
 
 /// Matches what is alive at a moment against nothing, so that each place is a row that grew: the
 /// largest place first, repeated layers folded.

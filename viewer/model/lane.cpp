@@ -14,7 +14,7 @@ constexpr size_t kCoarse = 4096;
 Lane::Sections sections_of(const LaneData& data) {
   return {data.times_ns,     data.words,        data.blocks,    data.nodes, data.checkpoints,
           data.alive_begins, data.alive_blocks, data.stretches, data.spans, data.reserved,
-          data.free_labels,  data.failures,     data.uses};
+          data.free_labels,  data.names,        data.failures,  data.uses};
 }
 
 }  // namespace
@@ -37,6 +37,9 @@ void Lane::finish() {
     coarse_times_ns_.push_back(sections_.times_ns[i]);
   }
   peak_ = pyramid_.query(kBeforeAll, changes());
+  for (const ReservedSample& sample : sections_.reserved) {
+    reserved_peak_ = std::max(reserved_peak_, sample.bytes);
+  }
   int64_t ran = info_.steps_before;
   for (const Stretch& stretch : sections_.stretches) {
     if (stretch.number < 0 || ran++ < kFirstSteadyStep) continue;
@@ -59,6 +62,13 @@ int64_t Lane::change_at(double time_ns) const {
 int64_t Lane::time_of(int64_t change) const {
   if (change < 0 || sections_.times_ns.empty()) return 0;
   return sections_.times_ns[static_cast<size_t>(std::min(change, changes() - 1))];
+}
+
+const Stretch* Lane::first_step() const {
+  const auto& all = sections_.stretches;
+  const auto at =
+      std::ranges::find_if(all, [](const Stretch& stretch) { return stretch.number >= 0; });
+  return at == all.end() ? nullptr : &*at;
 }
 
 Extent Lane::extent_between(double begin_ns, double end_ns) const {
@@ -125,14 +135,24 @@ int64_t Lane::used_bytes(uint32_t segment, int64_t time_ns) const {
   return bytes;
 }
 
-uint32_t Lane::free_label(uint32_t block) const {
-  const auto at = std::ranges::lower_bound(sections_.free_labels, block, {}, &FreeLabel::block);
-  return at == sections_.free_labels.end() || at->block != block ? 0 : at->label;
+namespace {
+
+uint32_t label_in(std::span<const BlockLabel> labels, uint32_t block) {
+  const auto at = std::ranges::lower_bound(labels, block, {}, &BlockLabel::block);
+  return at == labels.end() || at->block != block ? 0 : at->label;
 }
 
-std::string_view Lane::label(const Block& block) const {
-  return block.label < info_.strings.size() ? std::string_view(info_.strings[block.label])
-                                            : std::string_view();
+}  // namespace
+
+uint32_t Lane::free_label(uint32_t block) const { return label_in(sections_.free_labels, block); }
+
+std::string_view Lane::name(uint32_t block) const {
+  return label(label_in(sections_.names, block));
+}
+
+std::string_view Lane::label(uint32_t string) const {
+  return string < info_.strings.size() ? std::string_view(info_.strings[string])
+                                       : std::string_view();
 }
 
 }  // namespace shardlens::viewer

@@ -17,6 +17,15 @@
 
 namespace shardlens::viewer {
 
+/// Says about a rank what `profile report` does besides its memory over time, in its words.
+struct LaneFindings {
+  std::string growth;         // "grows by 65.13 MiB a step from step 2 on: ..."; empty: none
+  std::string reserved;       // the parts of reserved memory when there was most, in rows
+  std::string out_of_memory;  // the last request that failed, in rows; empty: none failed
+
+  bool operator==(const LaneFindings&) const = default;
+};
+
 /// The facts about a lane that are stored once. The cache saves them as CBOR next to the arrays.
 struct LaneInfo {
   profiler::Header header;
@@ -27,6 +36,7 @@ struct LaneInfo {
   int64_t events = 0;
   int64_t unmatched = 0;     // frees of and changes to unknown addresses
   int64_t steps_before = 0;  // steps that ran before the recording began
+  LaneFindings findings = {};
   profiler::Judgement judgement;
 };
 
@@ -48,7 +58,8 @@ class Lane {
     std::span<const Stretch> stretches;
     std::span<const Span> spans;
     std::span<const ReservedSample> reserved;
-    std::span<const FreeLabel> free_labels;  // ordered by block
+    std::span<const BlockLabel> free_labels;  // ordered by block
+    std::span<const BlockLabel> names;        // the same
     std::span<const FailedRequest> failures;
     std::span<const SegmentUse> uses;
   };
@@ -64,10 +75,14 @@ class Lane {
   /// there are fewer): `profile report` calls them peak and step_peak.
   const Extent& peak() const { return peak_; }
   const std::optional<Extent>& step_peak() const { return step_peak_; }
+  /// Returns the most bytes that LibTorch had reserved; 0 if that was not recorded.
+  int64_t reserved_peak() const { return reserved_peak_; }
 
   /// Returns the first change at or after a time, in ns; changes() if there is none.
   int64_t change_at(double time_ns) const;
   int64_t time_of(int64_t change) const;  // kBeforeAll: 0
+  /// Returns the first training step; null if there is none. Clocks count from its beginning.
+  const Stretch* first_step() const;
   /// Returns the highest moment between two times; the state at the first time counts.
   Extent extent_between(double begin_ns, double end_ns) const;
   /// Returns the highest moment of the changes begin..end-1; the state before `begin` counts.
@@ -83,9 +98,12 @@ class Lane {
   /// Returns the deepest action that was running at a time; null if none was.
   const Span* span_at(int64_t time_ns) const;
 
-  std::string_view label(const Block& block) const;
+  std::string_view label(uint32_t string) const;
+  std::string_view label(const Block& block) const { return label(block.label); }
   /// Returns the label of the call that freed a block; 0 if it was not recorded.
   uint32_t free_label(uint32_t block) const;
+  /// Returns what a block holds, "layers.7.up.weight"; empty if that is not known.
+  std::string_view name(uint32_t block) const;
   /// Returns how much of a segment tensors use at a time; the lane must be of segments.
   int64_t used_bytes(uint32_t segment, int64_t time_ns) const;
 
@@ -100,6 +118,7 @@ class Lane {
   std::vector<int64_t> coarse_times_ns_;  // every kCoarse-th time: a search that stays in the cache
   Extent peak_;
   std::optional<Extent> step_peak_;
+  int64_t reserved_peak_ = 0;
 };
 
 }  // namespace shardlens::viewer

@@ -8,6 +8,8 @@
 
 #include "profiler/file/reader.h"
 #include "profiler/recording/events.h"
+#include "profiler/report/recording_report.h"
+#include "profiler/report/report.h"
 
 namespace shardlens::viewer {
 
@@ -33,6 +35,14 @@ void save_alive(LaneData& data) {
     }
     if (!is_free(data.words[i])) alive.push_back(block_of(data.words[i]));
   }
+}
+
+/// Orders names by block, and keeps the last of each.
+void order_names(std::vector<BlockLabel>& names) {
+  std::ranges::reverse(names);
+  std::ranges::stable_sort(names, {}, &BlockLabel::block);
+  const auto twice = std::ranges::unique(names, {}, &BlockLabel::block);
+  names.erase(twice.begin(), twice.end());
 }
 
 void fill_peaks(LaneData& data) {
@@ -160,6 +170,7 @@ void LaneBuilder::recategorise(const Event& event) {
     ++unmatched_;
   } else {
     data_.blocks[block].category = event.category;
+    if (event.label != 0) data_.names.push_back({block, event.label});
   }
 }
 
@@ -169,7 +180,7 @@ void LaneBuilder::take_segment(const Event& event) {
   if (space_ != Space::segment) return;
   if (event.kind == EventKind::free) return remove_segments(event);
   Event segment = event;
-  segment.label = 0;    // it would only say that the segment is expandable
+  segment.label = 0;  // it would only say that the segment is expandable
   segment.action = std::max(segment.action, -1);  // below: its private pool
   const uint32_t block = begin_block(segment, event.value);
   if (block == profiler::AddressMap::kNone) return;
@@ -182,7 +193,11 @@ void LaneBuilder::take_failure(const Event& event) {
   data_.failures.push_back({.time_ns = last_ns_,
                             .change = static_cast<int64_t>(data_.words.size()),
                             .asked_bytes = event.value,
-                            .free_bytes = static_cast<int64_t>(event.address)});
+                            .free_bytes = static_cast<int64_t>(event.address),
+                            .reserved_bytes = tracker_.totals().reserved,
+                            .largest_free_bytes = tracker_.largest_free_bytes(),
+                            .label = event.label,
+                            .category = event.category});
 }
 
 /// Follows the tensors that lie in segments.
@@ -333,12 +348,23 @@ Lane LaneBuilder::finish(LaneInfo info) {
   info.events = events_;
   info.unmatched = unmatched_;
   info.steps_before = steps_before_;
-  std::ranges::sort(data_.free_labels, {}, &FreeLabel::block);
+  std::ranges::sort(data_.free_labels, {}, &BlockLabel::block);
+  order_names(data_.names);
   build_pyramid(data_);
   save_alive(data_);
   fill_peaks(data_);
   return {std::move(info), std::move(data_)};
 }
+
+namespace {
+
+LaneFindings findings_of(const profiler::RankReport& report) {
+  return {.growth = report.growth ? profiler::growth_text(*report.growth) : "",
+          .reserved = profiler::reserved_text(report),
+          .out_of_memory = profiler::out_of_memory_text(report)};
+}
+
+}  // namespace
 
 Lane lane_of(const profiler::Profile& profile, std::optional<Space> space) {
   LaneBuilder builder(profile.header, space);
@@ -346,6 +372,7 @@ Lane lane_of(const profiler::Profile& profile, std::optional<Space> space) {
   return builder.finish({.header = profile.header,
                          .strings = profile.strings,
                          .stacks = profile.stacks,
+                         .findings = findings_of(profiler::analyse(profile)),
                          .judgement = profile.judgement});
 }
 
@@ -353,20 +380,34 @@ Lane read_lane(const std::string& path, std::optional<Space> space, const ReadPr
   profiler::Reader reader(path);
   LaneBuilder builder(reader.header(), space);
   builder.expect(reader.stored_events());
+  profiler::Analysis analysis;
   const auto all = static_cast<double>(std::max<int64_t>(1, reader.stored_events()));
   double taken = 0;
   std::vector<Event> events;
   while (reader.next(events)) {
-    for (const Event& event : events) builder.take(event);
+    for (const Event& event : events) {
+      builder.take(event);
+      analysis.take(event);
+    }
     taken += static_cast<double>(events.size());
     if (tell && !tell(std::min(1.0, taken / all))) {
       throw std::runtime_error(
           fmt::format("{}: reading was stopped; Ctrl+L reloads all runs", path));
     }
   }
+  const auto report = [&] {
+    // A program without steps is read again: its rounds begin at a line that is known only now.
+    const bool has_rounds = analysis.label_of_rounds(reader.strings(), reader.stacks()).has_value();
+    if (has_rounds) return profiler::report_of(path);
+    profiler::RankReport once =
+        analysis.finish(reader.header(), reader.strings(), reader.judgement(), reader.stacks());
+    add_notes(once, profiler::notes_beside(path));
+    return once;
+  };
   return builder.finish({.header = reader.header(),
                          .strings = reader.strings(),
                          .stacks = reader.stacks(),
+                         .findings = findings_of(report()),
                          .judgement = reader.judgement()});
 }
 

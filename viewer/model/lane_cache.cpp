@@ -25,8 +25,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<char, 8> kMagic = {'S', 'L', 'L', 'A', 'N', 'E', '0', '5'};
-constexpr size_t kSections = 13;  // the info, then the arrays
+constexpr std::array<char, 8> kMagic = {'S', 'L', 'L', 'A', 'N', 'E', '0', '6'};
+constexpr size_t kSections = 14;  // the info, then the arrays
 constexpr size_t kSectionAlignment = 64;
 constexpr int64_t kWorthKeeping = 200'000;  // changes: fewer are parsed in no noticeable time
 
@@ -116,7 +116,10 @@ std::vector<uint8_t> packed(const LaneInfo& info, const RecordingStamp& stamp) {
                                   {"end_ns", info.end_ns},
                                   {"events", info.events},
                                   {"unmatched", info.unmatched},
-                                  {"steps_before", info.steps_before}});
+                                  {"steps_before", info.steps_before},
+                                  {"growth", bytes(info.findings.growth)},
+                                  {"reserved", bytes(info.findings.reserved)},
+                                  {"out_of_memory", bytes(info.findings.out_of_memory)}});
 }
 
 std::string text_of(const nlohmann::json& json) {
@@ -134,6 +137,9 @@ LaneInfo info_of(const nlohmann::json& json) {
                 .events = whole_of(json.at("events")),
                 .unmatched = whole_of(json.at("unmatched")),
                 .steps_before = whole_of(json.at("steps_before")),
+                .findings = {.growth = text_of(json.at("growth")),
+                             .reserved = text_of(json.at("reserved")),
+                             .out_of_memory = text_of(json.at("out_of_memory"))},
                 .judgement = {}};
   for (const nlohmann::json& text : json.at("strings")) info.strings.push_back(text_of(text));
   return info;
@@ -189,7 +195,8 @@ Lane::Sections sections_in_file(std::span<const std::byte> file, const Preamble&
           .stretches = section<Stretch>(file, at[8]),
           .spans = section<Span>(file, at[9]),
           .reserved = section<ReservedSample>(file, at[10]),
-          .free_labels = section<FreeLabel>(file, at[11]),
+          .free_labels = section<BlockLabel>(file, at[11]),
+          .names = section<BlockLabel>(file, at[13]),
           .failures = section<FailedRequest>(file, at[12]),
           .uses = {}};
 }
@@ -220,7 +227,8 @@ std::array<std::span<const std::byte>, kSections> parts_of(const Lane::Sections&
           std::as_bytes(arrays.spans),
           std::as_bytes(arrays.reserved),
           std::as_bytes(arrays.free_labels),
-          std::as_bytes(arrays.failures)};
+          std::as_bytes(arrays.failures),
+          std::as_bytes(arrays.names)};
 }
 
 bool write(const fs::path& path, std::span<const std::span<const std::byte>, kSections> parts) {

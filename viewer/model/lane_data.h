@@ -74,9 +74,9 @@ struct Span {
   int64_t stretch = -1;
 };
 
-/// A block that was freed by another call than the one that allocated it, with the label of that
-/// call. PyTorch's snapshots have these; a recorder keeps no stack of a free.
-struct FreeLabel {
+/// A further label of a block: the call that freed it, if another one allocated it (PyTorch's
+/// snapshots have these; a recorder keeps no stack of a free), or the name of what it holds.
+struct BlockLabel {
   uint32_t block = 0;
   uint32_t label = 0;  // index into Lane::strings
 };
@@ -92,7 +92,11 @@ struct FailedRequest {
   int64_t time_ns = 0;
   int64_t change = 0;  // the first change after it
   int64_t asked_bytes = 0;
-  int64_t free_bytes = 0;  // on the device, according to the driver
+  int64_t free_bytes = 0;          // on the device, according to the driver
+  int64_t reserved_bytes = 0;      // by PyTorch
+  int64_t largest_free_bytes = 0;  // of the blocks that are reserved and free
+  uint32_t label = 0;              // of who asked; index into Lane::strings
+  Category category{};
 };
 
 /// Bytes of a segment that are given to a tensor or, below 0, taken back. Only lanes of segments
@@ -119,7 +123,8 @@ struct LaneData {
   std::vector<Stretch> stretches;
   std::vector<Span> spans;
   std::vector<ReservedSample> reserved;
-  std::vector<FreeLabel> free_labels;
+  std::vector<BlockLabel> free_labels;
+  std::vector<BlockLabel> names;
   std::vector<FailedRequest> failures;
   std::vector<SegmentUse> uses;
 };

@@ -23,6 +23,7 @@
 
 #include "base/limits.h"
 #include "base/strict_json.h"
+#include "base/units.h"
 #include "profiler/compare/origin.h"
 #include "profiler/exchange/import_memory_viz.h"
 #include "viewer/model/planned_run.h"
@@ -65,8 +66,10 @@ std::vector<std::string> recordings_of(const fs::path& path) {
   if (!fs::is_directory(path)) return {path.string()};
   std::vector<std::string> paths = recordings_in(path);
   if (paths.empty()) {
-    throw std::invalid_argument(fmt::format(
-        "{}: no recording profiles/rank0.slp; train with --profile to make one", path.string()));
+    throw std::invalid_argument(
+        fmt::format("{}: no recording profiles/rank0.slp in it; make one with `shardlens record`, "
+                    "or train with --profile",
+                    path.string()));
   }
   return paths;
 }
@@ -140,8 +143,11 @@ void open_lane_of(Job& job, const std::string& cache_folder, const ReadProgress&
         fmt::format("{}: it contains no tensor allocation; {}", job.path, why));
   }
   ActionNames names(lane.info().header);
-  job.opened = RankLane{
-      .path = job.path, .lane = std::move(lane), .names = std::move(names), .stamp = stamp};
+  job.opened = RankLane{.path = job.path,
+                        .lane = std::move(lane),
+                        .names = std::move(names),
+                        .stamp = stamp,
+                        .notes = profiler::notes_beside(job.path)};
 }
 
 /// Plans a file. Errors name the file: errors about a configuration only name its flags.
@@ -280,6 +286,35 @@ int64_t Run::capacity_bytes() const {
   return is_on_device ? info.header.capacity_bytes : 0;
 }
 
+std::optional<DeviceUse> Run::device_use(const RankLane& rank) const {
+  const int64_t capacity = capacity_bytes();
+  if (capacity <= 0) return std::nullopt;
+  if (outlook) return DeviceUse{outlook->device_bytes, 0, capacity, false};
+  const Lane& lane = rank.lane;
+  return DeviceUse{.pytorch_bytes = std::max(lane.reserved_peak(), lane.peak().max_bytes),
+                   .beside_bytes = rank.notes.beside_bytes,
+                   .capacity_bytes = capacity,
+                   .is_out_of_memory = !lane.arrays().failures.empty()};
+}
+
+namespace {
+
+std::string beside_text(const DeviceUse& use) {
+  if (!use.beside_bytes) return ", without what lies beside PyTorch";
+  if (*use.beside_bytes == 0) return "";
+  return fmt::format(", including {} beside PyTorch", bytes_text(*use.beside_bytes));
+}
+
+}  // namespace
+
+std::string headroom_text(const DeviceUse& use) {
+  const std::string taken = fmt::format("{} of {} taken{}", bytes_text(use.used_bytes()),
+                                        bytes_text(use.capacity_bytes), beside_text(use));
+  if (use.is_out_of_memory) return "none: memory ran out, with " + taken;
+  if (use.free_bytes() < 0) return "none: " + taken;
+  return fmt::format("{}: {}", bytes_text(use.free_bytes()), taken);
+}
+
 bool Run::is_predicted() const {
   return ranks.front().lane.info().header.notice.starts_with("predicted");
 }
@@ -370,6 +405,7 @@ bool read_again(RankLane& rank, const RecordingStamp& now) {
   rank.patience = has_grown ? 0 : std::min(kMostPatience, 2 * rank.patience + 1);
   rank.wait = rank.patience;
   rank.stamp = now;
+  rank.notes = profiler::notes_beside(rank.path);
   if (has_grown) rank.lane = std::move(lane);
   return has_grown;
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "profiler/report/recording_report.h"
 #include "viewer/model/lane.h"
 #include "viewer/model/lane_cache.h"
 #include "viewer/model/passes.h"
@@ -19,7 +20,23 @@ struct RankLane {
   RecordingStamp stamp;  // when it was opened
   int patience = 0;      // how many checks to skip while nothing is new
   int wait = 0;          // how many of these are left
+  profiler::RecordingNotes notes = {};
 };
+
+/// The part of a device's memory that a rank takes, as the verdict of `record` counts it.
+struct DeviceUse {
+  int64_t pytorch_bytes = 0;            // reserved at most; allocated, if that is all that is known
+  std::optional<int64_t> beside_bytes;  // taken by others than PyTorch; nothing: unknown
+  int64_t capacity_bytes = 0;
+  bool is_out_of_memory = false;  // a request for memory has failed
+
+  int64_t used_bytes() const { return pytorch_bytes + beside_bytes.value_or(0); }
+  int64_t free_bytes() const { return capacity_bytes - used_bytes(); }
+};
+
+/// Returns "62.13 GiB: 17.05 GiB of 79.18 GiB taken, including 758.00 MiB beside PyTorch", or
+/// "none: memory ran out, ...".
+std::string headroom_text(const DeviceUse& use);
 
 /// The facts of a plan that are shown with its timeline.
 struct Outlook {
@@ -63,6 +80,9 @@ struct Run {
   /// Returns the memory of the device; 0 if it is unknown, or if the shown memory is not on the
   /// device.
   int64_t capacity_bytes() const;
+  /// Returns what a rank takes of its device; nothing if the device's memory is unknown, or if the
+  /// shown memory is not on it.
+  std::optional<DeviceUse> device_use(const RankLane& rank) const;
   /// Joins the judgements of all ranks: a run is worth as much as its least trustworthy rank.
   profiler::Judgement judgement() const;
   /// True if the run was computed, not measured.

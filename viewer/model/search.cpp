@@ -145,8 +145,14 @@ std::vector<Hit> search(const Lane& lane, const ActionNames& names, const Query&
   Texts texts(lane, names);
   const auto& blocks = lane.arrays().blocks;
   for (size_t i = 0; i < blocks.size(); ++i) {
-    if (!fits_query(lane, blocks[i], query) || !texts.holds(blocks[i], query.words)) continue;
-    hits.push_back({static_cast<uint32_t>(i), blocks[i].given_bytes});
+    if (!fits_query(lane, blocks[i], query)) continue;
+    const auto index = static_cast<uint32_t>(i);
+    const std::string name = in_lower_case(lane.name(index));
+    const auto is_in_name = [&](const std::string& word) { return name.find(word) != name.npos; };
+    const bool is_named = !name.empty() && std::ranges::all_of(query.words, is_in_name);
+    if (is_named || texts.holds(blocks[i], query.words)) {
+      hits.push_back({index, blocks[i].given_bytes});
+    }
   }
   return hits;
 }

@@ -32,9 +32,8 @@ std::vector<size_t> steps_of(const Lane& lane) {
 }
 
 Warp time_warp(const Lane& lane) {
-  const auto steps = steps_of(lane);
-  const double zero =
-      steps.empty() ? 0 : static_cast<double>(lane.arrays().stretches[steps.front()].begin_ns);
+  const Stretch* const first = lane.first_step();
+  const double zero = first == nullptr ? 0 : static_cast<double>(first->begin_ns);
   constexpr double kNsPerSecond = 1e9;
   const Range position{0, end_of(lane)};
   const Range x{-zero / kNsPerSecond, (position.end - zero) / kNsPerSecond};
@@ -109,8 +108,15 @@ StepPoints common_points(const NamedLane& lane, const NamedLane& baseline, size_
   return points;
 }
 
-/// Makes a warp in which each step has the length 1, and so have the parts before the first step
-/// and after the last. `points_of` gives the inner points of the step with an index.
+/// Returns the length on the axis of what follows the last step: that of a step, or less if it took
+/// less time than the steps did on average, so that a moment does not look like a step.
+double length_of_end(double steps_ns, size_t steps, double end_ns) {
+  const double step_ns = steps_ns / static_cast<double>(steps);
+  return step_ns > 0 ? std::min(1.0, end_ns / step_ns) : 1.0;
+}
+
+/// Makes a warp in which each step has the length 1, and so has the part before the first step.
+/// `points_of` gives the inner points of the step with an index.
 template <typename PointsOf>
 Warp step_warp(const Lane& lane, const PointsOf& points_of) {
   const auto steps = steps_of(lane);
@@ -128,7 +134,9 @@ Warp step_warp(const Lane& lane, const PointsOf& points_of) {
     }
   }
   const Warp::Piece last = pieces.back();
-  pieces.push_back({{last.x.end, last.x.end + 1}, {last.position.end, end_of(lane)}});
+  const double end_ns = end_of(lane) - last.position.end;
+  const double length = length_of_end(last.position.end - first_ns, steps.size(), end_ns);
+  pieces.push_back({{last.x.end, last.x.end + length}, {last.position.end, end_of(lane)}});
   return {std::move(pieces), false};
 }
 
@@ -137,7 +145,7 @@ Warp step_warp(const Lane& lane, const PointsOf& points_of) {
 std::string_view axis_title(Alignment alignment) {
   switch (alignment) {
     case Alignment::time:
-      return "seconds from the first step";
+      return "time from the first step";
     case Alignment::step:
       return "step";
     case Alignment::phase:

@@ -22,7 +22,7 @@ constexpr auto choice_words(Alignment) {
 }
 static_assert(kWords<Alignment>.size() == kAlignments);
 
-/// Returns the unit of x for the axis: "seconds from the first step", "step", ...
+/// Returns the unit of x for the axis: "time from the first step", "step", ...
 std::string_view axis_title(Alignment alignment);
 
 struct Range {

@@ -113,6 +113,21 @@ void write_lane(const PageLane& lane, std::ostream& out) {
                      to_string(info.space), profiler::bound_prefix(info.judgement),
                      bytes_text(peak.max_bytes), peak.max_bytes,
                      html_escaped(moment_text(*lane.rank, peak.max_change)));
+  const LaneFindings& found = info.findings;
+  for (const FailedRequest& failure : lane.rank->lane.arrays().failures) {
+    paragraph("doubt", failure_text(*lane.rank, failure));
+  }
+  paragraph("doubt", found.growth);
+  if (const auto use = lane.is_plan ? std::nullopt : lane.run->device_use(*lane.rank)) {
+    paragraph("notice", "headroom " + headroom_text(*use));
+  }
+  const auto details = [&](const char* title, const std::string& rows) {
+    if (rows.empty()) return;
+    out << fmt::format("<details><summary>{}</summary><pre class=\"stack\">{}</pre></details>\n",
+                       title, html_escaped(rows));
+  };
+  details("out of memory: what was alive", found.out_of_memory);
+  details("reserved memory: its parts", found.reserved);
   out << "</section>\n";
 }
 
@@ -145,7 +160,11 @@ std::vector<PageLane> page_lanes(const std::vector<Run>& runs, const ViewState& 
       if (is_shown) lanes.push_back(page_lane(run, run.ranks[rank], folds));
     }
     if (!run.plan) continue;
-    lanes.push_back({.name = run.plan_name, .run = &run, .rank = &*run.plan, .is_folded = folds});
+    lanes.push_back({.name = run.plan_name,
+                     .run = &run,
+                     .rank = &*run.plan,
+                     .is_folded = folds,
+                     .is_plan = true});
   }
   return lanes;
 }

@@ -81,7 +81,9 @@ function align(alignment) {
 function topOf(lane) {
   const like = state.heights === 'own height'
     ? [lane] : lanes.filter((other) => other.facts.space === lane.facts.space);
-  return (1.05 * Math.max(1, ...like.map((other) => other.peak.bytes))) / state.magnified;
+  const most = (other) =>
+    Math.max(other.peak.bytes, state.shown === null ? other.facts.reserved_peak_bytes : 0);
+  return (1.05 * Math.max(1, ...like.map(most))) / state.magnified;
 }
 
 function isolate(category) {
@@ -186,6 +188,9 @@ function drawLegend() {
     made.setAttribute('aria-pressed', String(state.shown !== null && state.shown.has(id)));
     made.classList.toggle('off', !shows(id));
     legend.append(made);
+  }
+  if (lanes.some((lane) => lane.reserved.length > 0)) {
+    legend.append(element('span', 'muted', '- - reserved by PyTorch'));
   }
 }
 

@@ -244,7 +244,9 @@ class Lane {
     if (change < 0) return 'before anything was allocated';
     const [step, phase] = this.stretchOf(change);
     const place = step >= 0 ? 'step ' + step : facts.phases[phase];
-    return place + ', at ' + (this.time[change] / 1e6).toFixed(6) + ' s';
+    const { zero_us: zero, first_step: first } = this.facts;
+    const clock = ((this.time[change] - zero) / 1e6).toFixed(6) + ' s';
+    return `${place}, ${first === null ? 'at ' + clock : `${clock} from step ${first}`}`;
   }
 }
 
@@ -266,6 +268,11 @@ class Warp {
   constructor({ by_change: byChange, pieces }) {
     this.byChange = byChange;
     this.pieces = pieces;
+  }
+  timeAt(lane, x) {
+    const position = this.position(x, true);
+    if (position === null || !this.byChange) return position;
+    return lane.time[Math.max(0, Math.min(lane.changes - 1, Math.floor(position)))];
   }
   begin() { return this.pieces.length === 0 ? 0 : this.pieces[0][0]; }
   end() { return this.pieces.length === 0 ? 1 : this.pieces.at(-1)[1]; }
@@ -296,8 +303,9 @@ class Warp {
     if (wantsNext) return begin < all.length ? all[begin][2] : null;
     return begin > 0 ? all[begin - 1][3] : null;
   }
-  xOf(lane, change) {
-    const position = this.byChange ? change : lane.time[change];
+  xOf(lane, change) { return this.xAt(this.byChange ? change : lane.time[change]); }
+  // Returns the x of a change, or of a time in microseconds.
+  xAt(position) {
     for (const [from, to, low, high] of this.pieces) {
       if (position <= high) {
         const part = high === low ? 0 : Math.max(0, (position - low) / (high - low));

@@ -130,12 +130,25 @@ Json peak_json(const PageLane& lane) {
           {"categories", std::move(categories)}};
 }
 
+/// Returns the moment, and the bytes asked, of each request that failed.
+Json failed_requests_json(const PageLane& lane) {
+  Json all = Json::array();
+  for (const FailedRequest& failure : lane.rank->lane.arrays().failures) {
+    all.push_back({{"us", in_us(failure.time_ns)},
+                   {"change", failure.change},
+                   {"text", failure_text(*lane.rank, failure)}});
+  }
+  return all;
+}
+
 Json lane_json(const PageLane& lane, const PageLane& baseline) {
   const LaneInfo& info = lane.rank->lane.info();
   const bool is_baseline = &lane == &baseline;
   const auto moment = [](const PageLane& one) {
-    return LaneMoment{&one.rank->lane, &one.rank->names, one.rank->lane.peak().max_change};
+    return LaneMoment{&one.rank->lane, &one.rank->names, one.rank->lane.peak().max_change,
+                      &one.rank->notes};
   };
+  const Stretch* const first = lane.rank->lane.first_step();
   const bool is_comparable = !is_baseline && info.space == baseline.rank->lane.info().space;
   return {
       {"name", lane.name},
@@ -148,6 +161,10 @@ Json lane_json(const PageLane& lane, const PageLane& baseline) {
       {"notice", info.header.notice},
       {"capacity_bytes", info.header.capacity_bytes},
       {"end_us", in_us(info.end_ns)},
+      {"zero_us", first == nullptr ? 0 : in_us(first->begin_ns)},
+      {"first_step", first == nullptr ? Json(nullptr) : Json(first->number)},
+      {"reserved_peak_bytes", lane.rank->lane.reserved_peak()},
+      {"failures", failed_requests_json(lane)},
       {"doubt", doubt_of_lane(lane)},
       {"bound", profiler::bound_prefix(info.judgement)},
       {"judgement", profiler::judgement_json(info.judgement)},
@@ -155,6 +172,7 @@ Json lane_json(const PageLane& lane, const PageLane& baseline) {
                                       [](const Stretch& stretch) { return stretch.number >= 0; })},
       {"peak", peak_json(lane)},
       {"warps", warps_json(lane, baseline)},
+      {"unchanged_files", unchanged_files(moment(baseline), moment(lane))},
       {"comparison", is_comparable
                          ? profiler::matching_json(match(moment(baseline), moment(lane)), "a", "b")
                          : Json(nullptr)}};

@@ -18,6 +18,7 @@ struct PageLane {
   const Run* run = nullptr;
   const RankLane* rank = nullptr;
   bool is_folded = false;     // only name and peak are shown at first
+  bool is_plan = false;       // of the run; else one of its ranks
   profiler::Stacks stacks{};  // of its labels
 };
 

@@ -131,7 +131,7 @@ function sortBy(column) {
 // --- the flame graph -----------------------------------------------------------------------------
 
 function treeOf(lane, change) {
-  const tree = new AliveTree(comparesTree());
+  const tree = new AliveTree(comparesTree(), lane.facts.unchanged_files);
   tree.add(lane, change, state.tree, false);
   if (comparesTree()) tree.add(baselineLane(), momentOf(baselineLane()), state.tree, true);
   return tree;

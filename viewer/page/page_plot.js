@@ -147,6 +147,7 @@ class Plot {
     context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
     this.drawAxes(context);
     this.drawReserved(context);
+    this.drawFailures(context);
     this.drawSelected(context);
     this.drawMarks(context);
   }
@@ -198,7 +199,9 @@ class Plot {
       line(context, pixel, TOP, pixel, TOP + this.height, color('grid'));
       context.globalAlpha = 1;
       context.fillStyle = color('muted');
-      context.fillText(text, pixel, TOP + this.height + BOTTOM / 2 + 1);
+      const half = context.measureText(text).width / 2;
+      context.fillText(text, Math.min(pixel, LEFT + this.width + RIGHT - half),
+                       TOP + this.height + BOTTOM / 2 + 1);
     }
   }
 
@@ -206,22 +209,37 @@ class Plot {
   drawReserved(context) {
     if (this.lane.shown !== null || this.lane.reserved.length === 0) return;
     context.strokeStyle = color('muted');
+    context.setLineDash([5, 4]);
     context.beginPath();
     let at = 0;
     let bytes = 0;
+    let last = null;  // y of the pixel before
     const all = this.lane.reserved;
-    const pixels = this.columns.length;
-    for (let i = 0; i < pixels; ++i) {
-      const moment = this.columns[i];
-      if (!moment || moment.change < 0) continue;
-      const time = this.lane.time[moment.change];
+    for (let i = 0; i < this.columns.length; ++i) {
+      const x = LEFT + i / this.ratio;
+      const time = this.columns[i] ? this.warp.timeAt(this.lane, this.xAt(x)) : null;
+      if (time === null) {
+        last = null;
+        continue;
+      }
       while (at < all.length && all[at][0] <= time) bytes = all[at++][1];
-      const y = Math.max(TOP, this.yOf(bytes));
-      const x = LEFT + (i + 0.5) / this.ratio;
-      if (i === 0) context.moveTo(x, y);
-      else context.lineTo(x, y);
+      const y = this.yOf(bytes);
+      if (last === null) context.moveTo(x, y);
+      else if (y !== last) context.lineTo(x, last), context.lineTo(x, y);
+      context.lineTo(x + 1 / this.ratio, y);
+      last = y;
     }
     context.stroke();
+    context.setLineDash([]);
+  }
+
+  // Marks where requests for memory failed.
+  drawFailures(context) {
+    for (const { us, change } of this.lane.facts.failures) {
+      const x = this.pixelOf(this.warp.byChange ? this.warp.xAt(change - 1) : this.warp.xAt(us));
+      if (x < LEFT || x > LEFT + this.width) continue;
+      line(context, x, TOP, x, TOP + this.height, color('more'));
+    }
   }
 
   // Outlines the selected block where it lies in the stack.

@@ -68,6 +68,11 @@ std::string short_bytes(double bytes, double step) {
   }
   int places = size >= 100 || size == std::floor(size) ? 0 : size >= 10 ? 1 : 2;
   const double unit_step = step / std::pow(1024, static_cast<double>(unit));
+  // A step of 128 MiB gives "1920 MiB", not a rounded "1.88 GiB".
+  const bool is_rounded = std::abs(100 * size - std::round(100 * size)) > 1e-6;
+  if (is_rounded && unit > 0 && unit_step * 1024 >= 1 && unit_step < 1 && size < 9) {
+    return fmt::format("{}{:.0f} {}", bytes < 0 ? "-" : "", 1024 * size, units[unit - 1]);
+  }
   if (unit_step > 0 && unit_step < std::pow(10, -places) && size != std::floor(size)) {
     places = std::min(6, static_cast<int>(std::ceil(-std::log10(unit_step))));
   }

@@ -50,7 +50,9 @@ constexpr float kLeastPlot = 60;      // that bars and ribbon leave to the plot
 bool is_in_rows(const ViewState& state) { return state.layout == LaneLayout::rows; }
 
 /// Places the parts of a card. The title is beside the plot in rows, above it in columns.
-CardGeometry card_of(Box box, const ViewState& state, bool has_plans, float scale) {
+CardGeometry card_of(Box box, const ViewState& state, const GeometryInput& input) {
+  const auto scale = static_cast<float>(input.scale);
+  const bool has_ribbon = state.panels.ribbon && input.has_actions;
   const auto px = [scale](float points) { return points * scale; };
   CardGeometry card{.card = box,
                     .title = {},
@@ -66,12 +68,13 @@ CardGeometry card_of(Box box, const ViewState& state, bool has_plans, float scal
   inside.take_right(px(6));
   Box axis = inside.take_left(px(kYAxis));
   Box below = inside.take_bottom(px(kXAxis));
-  const float wanted = px((state.panels.steps ? kBars : 0) + (state.panels.ribbon ? kRibbon : 0));
+  const float wanted = px((state.panels.steps ? kBars : 0) + (has_ribbon ? kRibbon : 0));
   if (inside.h - wanted >= px(kLeastPlot)) {
-    if (state.panels.ribbon) card.ribbon = inside.take_bottom(px(kRibbon));
+    if (has_ribbon) card.ribbon = inside.take_bottom(px(kRibbon));
     if (state.panels.steps) card.bars = inside.take_bottom(px(kBars));
   }
-  if (has_plans && inside.h >= px(2 * kResidual)) card.residual = inside.take_bottom(px(kResidual));
+  if (input.has_plans && inside.h >= px(2 * kResidual))
+    card.residual = inside.take_bottom(px(kResidual));
   card.plot = inside;
   card.x_axis = below;
   card.y_axis = {axis.x, inside.y, axis.w, inside.h};
@@ -138,7 +141,7 @@ void place_cards(Geometry& geometry, Box rest, const GeometryInput& input, const
   }
   for (const Box& box : parts_of(rest, geometry.lane_lines, geometry.lane_columns, px(kGap))) {
     if (geometry.first_lane + geometry.cards.size() == input.lanes) break;
-    geometry.cards.push_back(card_of(box, state, input.has_plans, static_cast<float>(input.scale)));
+    geometry.cards.push_back(card_of(box, state, input));
   }
 }
 

@@ -54,6 +54,7 @@ struct GeometryInput {
   size_t messages = 0;
   size_t legend_lines = 1;
   bool has_plans = false;
+  bool has_actions = true;
 };
 
 Geometry geometry_of(const GeometryInput& input, const ViewState& state);

@@ -77,7 +77,7 @@ void Painter::text_middle(const Box& box, std::string_view text, const Color& co
   put(begin, box, std::move(shown), color, style);
 }
 
-void Painter::text_lines(Box box, std::string_view text, const Color& color, Style style) {
+Box Painter::text_lines(Box box, std::string_view text, const Color& color, Style style) {
   std::istringstream words{std::string(text)};
   std::string line;
   const auto put_line = [&] {
@@ -94,6 +94,7 @@ void Painter::text_lines(Box box, std::string_view text, const Color& color, Sty
     }
   }
   put_line();
+  return box;
 }
 
 namespace {
@@ -137,6 +138,41 @@ std::string Painter::fitted_ends(Style style, std::string_view text, float width
     return begin == 0 ? "" : fmt::format("{}...{}", text.substr(0, begin), text.substr(end));
   };
   return longest_cut(text.size(), cut_to, is_fitting);
+}
+
+namespace {
+
+/// Returns the length of "llama.py:314" in "llama.py:314 forward"; 0 if the text is not a place.
+size_t length_of_line(std::string_view text) {
+  constexpr std::string_view kDigits = "0123456789";
+  for (size_t colon = text.find(':'); colon != text.npos; colon = text.find(':', colon + 1)) {
+    const size_t end = std::min(text.find_first_not_of(kDigits, colon + 1), text.size());
+    const bool is_line = end > colon + 1 && (end == text.size() || text[end] == ' ');
+    if (is_line && colon > 0) return end;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::string Painter::fitted_end(Style style, std::string_view text, float width) const {
+  const auto is_fitting = [&](std::string_view cut) { return this->width(style, cut) <= width; };
+  if (is_fitting(text)) return std::string(text);
+  const auto cut_to = [text](size_t bytes) {
+    size_t begin = text.size() - bytes;
+    while (is_inside_character(text, begin)) ++begin;
+    return begin == text.size() ? "" : "..." + std::string(text.substr(begin));
+  };
+  return longest_cut(text.size(), cut_to, is_fitting);
+}
+
+std::string Painter::fitted_place(Style style, std::string_view text, float width) const {
+  const size_t line = length_of_line(text);
+  if (line == 0) return fitted_ends(style, text, width);
+  const std::string cut = fitted(style, text, width);
+  if (cut == text || cut.size() >= line + 3) return cut;  // "..." follows the line
+  const std::string_view place = text.substr(0, line);
+  return this->width(style, place) <= width ? std::string(place) : fitted_end(style, place, width);
 }
 
 }  // namespace shardlens::viewer

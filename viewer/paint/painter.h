@@ -43,12 +43,18 @@ class Painter {
   void text_middle(const Box& box, std::string_view text, const Color& color,
                    Style style = Style::body);
   /// Draws a text from the top of the box, broken between words, in as many lines as fit the box.
-  void text_lines(Box box, std::string_view text, const Color& color, Style style);
+  /// Returns the rest of the box.
+  Box text_lines(Box box, std::string_view text, const Color& color, Style style);
   /// Returns the text, shortened with "..." if it is too long.
   std::string fitted(Style style, std::string_view text, float width) const;
   /// Returns the text, shortened with "..." in its middle if it is too long, for names that differ
   /// at their ends: "block0-9 bu...exp_avg_sq".
   std::string fitted_ends(Style style, std::string_view text, float width) const;
+  /// Returns a place, "llama.py:314 forward", shortened if it is too long: its function is cut
+  /// first, then the beginning of its file, never its line. Other names are cut in the middle.
+  std::string fitted_place(Style style, std::string_view text, float width) const;
+  /// Returns the text, shortened with "..." at its beginning if it is too long.
+  std::string fitted_end(Style style, std::string_view text, float width) const;
 
   const Colors& colors;
 

@@ -117,6 +117,7 @@ struct Area {
     minimap,
     alive_row,
     event_row,    // an allocation or a free
+    failure,      // a request for memory that failed
     matched_row,  // a place of what is alive, or what changed in it
     control,
     table,
@@ -127,6 +128,7 @@ struct Area {
     frame,        // a node of the tree, in the flame graph
     place_row,    // a node of the tree, in the list
     folded_lane,  // a lane's line, which unfolds it
+    ribbon,       // of actions; index: the rank
     lane_fold,
     lane_close,
     lane_bar,  // scrolls the lanes

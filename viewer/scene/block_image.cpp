@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <string_view>
 
 #include "base/units.h"
 
@@ -22,6 +24,34 @@ Color shaded(const Color& color, uint32_t block) {
   };
   return {add(color.r), add(color.g), add(color.b), color.a};
 }
+
+/// The colours of places, where the recording knows no categories: snapshots of PyTorch, segments.
+constexpr std::array kPlaceColors = {Color{0x56, 0xB4, 0xE9, 255}, Color{0xE6, 0x9F, 0x00, 255},
+                                     Color{0x00, 0x9E, 0x73, 255}, Color{0xCC, 0x79, 0xA7, 255},
+                                     Color{0xD5, 0x5E, 0x00, 255}, Color{0x8C, 0x9E, 0xFF, 255},
+                                     Color{0xB5, 0xBD, 0x3C, 255}, Color{0x9C, 0x75, 0x5F, 255}};
+
+/// Colours blocks by category, or by place if all are in the category of what is not known.
+class BlockColors {
+ public:
+  explicit BlockColors(const Lane& lane) : lane_(lane) {
+    const Extent& peak = lane.peak();
+    by_place_ = peak.at_max[static_cast<size_t>(Category::other)] == peak.max_bytes;
+  }
+
+  Color color(uint32_t index) const {
+    const Block& block = lane_.arrays().blocks[index];
+    const std::string_view place = lane_.label(block);
+    if (!by_place_ || place.empty()) return shaded(color_of(block.category), index);
+    uint32_t hash = 0x811c9dc5;  // FNV-1a: a place has one colour in all pictures
+    for (const char c : place) hash = (hash ^ static_cast<unsigned char>(c)) * 0x01000193;
+    return shaded(kPlaceColors[hash % kPlaceColors.size()], index);
+  }
+
+ private:
+  const Lane& lane_;
+  bool by_place_ = false;
+};
 
 void fill(Image& image, int x0, int x1, int low, int high, const Color& color) {
   x0 = std::clamp(x0, 0, image.width);
@@ -175,10 +205,11 @@ std::vector<VisibleBlock> seen_blocks(const Lane& lane, const Warp& warp, const 
   const auto take = [&](uint32_t index) {
     const Block& block = blocks[index];
     if (!is_shown(style, block.category)) return;
-    const auto died =
-        block.died == kNeverFreed ? lane.changes() - 1 : static_cast<int64_t>(block.died);
+    // A block that is never freed lies there until the recording ends.
+    const double end =
+        block.died == kNeverFreed ? warp.extent().end : x_of_change(warp, lane, block.died);
     const double x0 = (x_of_change(warp, lane, block.born) - range.begin) * scale;
-    const double x1 = (x_of_change(warp, lane, died) - range.begin) * scale;
+    const double x1 = (end - range.begin) * scale;
     if (x1 - x0 >= 0.5) seen.push_back({&block, index, x0, x1});
   };
   for (const uint32_t index : lane.alive_after(first)) take(index);
@@ -206,6 +237,7 @@ Image block_stack_image(const Lane& lane, const Columns& columns, const LaneStyl
   const double scale = pixels_per_byte(style);
   if (scale <= 0) return image;
   const Colors& colors = colors_of(style.theme);
+  const BlockColors block_colors(lane);
   LargeBlocks large(lane, style, 1 / scale);
   std::vector<std::optional<ColumnPart>> marked(columns.size());
   for (int x = 0; x < image.width; ++x) {
@@ -223,8 +255,7 @@ Image block_stack_image(const Lane& lane, const Columns& columns, const LaneStyl
       const double high = low + static_cast<double>(block.given_bytes) * scale;
       const int top = static_cast<int>(std::lround(high));
       if (style.marked_block == index) marked[static_cast<size_t>(x)] = ColumnPart{low, high};
-      fill(image, x, x + 1, static_cast<int>(std::lround(low)), top,
-           shaded(color_of(block.category), index));
+      fill(image, x, x + 1, static_cast<int>(std::lround(low)), top, block_colors.color(index));
       if (high - low >= 3) fill(image, x, x + 1, top - 1, top, colors.plot);
       low = high;
     }
@@ -232,6 +263,25 @@ Image block_stack_image(const Lane& lane, const Columns& columns, const LaneStyl
   outline_parts(image, marked, style);
   return image;
 }
+
+namespace {
+
+/// Returns the small block at a height, in bytes, of its category's band. The blocks lie there in
+/// order of birth, like the large ones.
+std::optional<uint32_t> small_block_at(const Lane& lane, int64_t change,
+                                       const std::vector<uint32_t>& large, const SmallBand& band,
+                                       double bytes) {
+  for (const uint32_t index : lane.alive_after(change)) {
+    const Block& block = lane.arrays().blocks[index];
+    const bool is_large = std::ranges::binary_search(large, index);
+    if (block.category != band.category || is_large) continue;
+    bytes -= static_cast<double>(block.given_bytes);
+    if (bytes < 0) return index;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
 
 std::optional<StackPoint> stack_point(const Lane& lane, const Extent& column,
                                       const LaneStyle& style, double y) {
@@ -241,7 +291,11 @@ std::optional<StackPoint> stack_point(const Lane& lane, const Extent& column,
   const auto& alive = large.blocks_after(column.max_change);
   double low = ground_of(style);
   for (const SmallBand& band : small_bands(column, lane, alive, style)) {
-    if (y < band.part.high) return StackPoint{.block = {}, .category = band.category};
+    if (y < band.part.high) {
+      const double above = (y - band.part.low) / scale;
+      return StackPoint{.block = small_block_at(lane, column.max_change, alive, band, above),
+                        .category = band.category};
+    }
     low = band.part.high;
   }
   for (const uint32_t index : alive) {
@@ -259,6 +313,7 @@ AddressPicture address_image(const Lane& lane, const Warp& warp, const Range& ra
   if (!(range.length() > 0)) return picture;
   const std::vector<VisibleBlock> seen = seen_blocks(lane, warp, range, width, style);
   Placement placement = placement_of(seen, style.height);
+  const BlockColors block_colors(lane);
   std::vector<std::optional<ColumnPart>> marked(static_cast<size_t>(width));
   for (const VisibleBlock& one : seen) {
     const double low = placement.y_of(one.block->address);
@@ -267,7 +322,7 @@ AddressPicture address_image(const Lane& lane, const Warp& warp, const Range& ra
     const int x0 = static_cast<int>(std::lround(one.x0));
     const int x1 = std::max(x0 + 1, static_cast<int>(std::lround(one.x1)));
     fill(picture.image, x0, x1, static_cast<int>(std::lround(low)),
-         static_cast<int>(std::lround(high)), shaded(color_of(one.block->category), one.index));
+         static_cast<int>(std::lround(high)), block_colors.color(one.index));
     if (style.marked_block != one.index) continue;
     for (int x = std::max(0, x0); x < std::min(x1, width); ++x) {
       marked[static_cast<size_t>(x)] = ColumnPart{low, high};

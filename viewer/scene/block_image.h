@@ -13,10 +13,10 @@
 namespace shardlens::viewer {
 
 /// Draws the blocks that are at least a pixel high, in order of birth from below; smaller ones lie
-/// under them, one band for each category. `columns` are the lane's, for the same pixels.
+/// under them, in a band for each category. `columns` are the lane's, for the same pixels.
 Image block_stack_image(const Lane& lane, const Columns& columns, const LaneStyle& style);
 
-/// A point of what block_stack_image draws: a block, or the band of all small blocks of a category.
+/// A point of what block_stack_image draws: the block there, also if it is too small to be drawn.
 struct StackPoint {
   std::optional<uint32_t> block;
   Category category{};

@@ -9,6 +9,7 @@
 #include "viewer/paint/theme.h"
 #include "viewer/scene/panels/tree_panel.h"
 #include "viewer/state/commands.h"
+#include "viewer/state/facts.h"
 
 namespace shardlens::viewer {
 
@@ -39,6 +40,11 @@ std::string text_of_category(const SceneInput& input, const Area& area) {
 
 std::string text_of_run(const SceneInput& input, const Area& area, const std::string& words) {
   return area.run < input.runs.size() ? input.runs[area.run].name + ": " + words : words;
+}
+
+const RankLane* shown_rank_of(const SceneInput& input, size_t run) {
+  if (run >= input.runs.size()) return nullptr;
+  return &input.runs[run].ranks[shown_rank(input.runs[run], input.state)];
 }
 
 std::string text_of_choice(const Area& area) {
@@ -86,7 +92,13 @@ std::string control_text(const SceneInput& input, const Area& area) {
     case Area::Kind::table:
       return "wheel to scroll; export" + key_text("export.table");
     case Area::Kind::call:
-      return "click to mark this call; open it in your editor" + key_text("pick.edit");
+      return "click to mark this call, wheel for the others; open it in your editor" +
+             key_text("pick.edit");
+    case Area::Kind::failure: {
+      const RankLane* const rank = shown_rank_of(input, area.run);
+      const bool is_known = rank != nullptr && area.index < rank->lane.arrays().failures.size();
+      return is_known ? failure_text(*rank, rank->lane.arrays().failures[area.index]) : "";
+    }
     case Area::Kind::tree_choice:
       return text_of_choice(area);
     case Area::Kind::tree_sort:

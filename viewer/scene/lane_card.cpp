@@ -76,13 +76,13 @@ std::string imbalance_words(const Run& run) {
 /// Returns how much of the device is used, "62.1 % of 80.00 GiB", and how far apart the ranks are;
 /// only the latter if the device's memory is unknown.
 std::string headroom_words(const ShownRun& one) {
-  const int64_t capacity = one.run->capacity_bytes();
-  if (capacity <= 0) return imbalance_words(*one.run);
-  const int64_t used = std::max(one.lane->lane.peak().max_bytes, one.reserved_peak);
-  const double percent = 100.0 * static_cast<double>(used) / static_cast<double>(capacity);
+  const auto use = one.run->device_use(*one.lane);
+  if (!use) return imbalance_words(*one.run);
+  const double percent =
+      100.0 * static_cast<double>(use->used_bytes()) / static_cast<double>(use->capacity_bytes);
   const std::string ranks = imbalance_words(*one.run);
-  return fmt::format("{:.1f} % of {}{}{}", percent, bytes_text(capacity), ranks.empty() ? "" : ", ",
-                     ranks);
+  return fmt::format("{:.1f} % of {}{}{}", percent, bytes_text(use->capacity_bytes),
+                     ranks.empty() ? "" : ", ", ranks);
 }
 
 std::string_view badge_words(const profiler::Judgement& judgement) {
@@ -111,6 +111,10 @@ void draw_title(Scene& scene, const ShownRun& one, Box box) {
   const bool is_what_if = scene.in.plan_news.run == one.index;
   if (is_what_if && scene.in.plan_news.is_stale) draw_badge(paint, name, "stale");
   if (one.run->is_predicted()) draw_badge(paint, name, is_what_if ? "what if" : "plan");
+  if (!one.lane->lane.arrays().failures.empty()) draw_badge(paint, name, "out of memory");
+  const bool has_steps = one.lane->lane.first_step() != nullptr;  // rounds are less sure
+  const bool grows = !one.lane->lane.info().findings.growth.empty();
+  if (grows && has_steps) draw_badge(paint, name, "grows");
   const bool is_focus = one.index == scene.focus().index && scene.shown.size() > 1;
   if (is_focus) {
     const Box bar = name.take_left(paint.px(9));
@@ -130,6 +134,8 @@ void draw_title(Scene& scene, const ShownRun& one, Box box) {
   draw_change(scene, one, box.take_top(paint.px(16)));
   if (box.h >= paint.px(14)) {
     paint.text(box.take_top(paint.px(16)), headroom_words(one), paint.colors.muted, Style::small);
+  }
+  if (box.h >= paint.px(14)) {
     const std::string clock = one.change < 0 ? "..." : clock_text(one.lane->lane, one.change);
     paint.text_that_fits(box.take_top(paint.px(16)), {moment_text(*one.lane, one.change), clock},
                          paint.colors.muted, Style::small);
@@ -177,7 +183,13 @@ void draw_failures(Scene& scene, const ShownRun& one, const Box& plot) {
     if (at == last) continue;
     last = at;
     paint.line(at, plot.y, at, plot.bottom(), paint.colors.more, 2);
-    const std::string text = "out of memory: " + bytes_text(failure.asked_bytes) + " asked";
+    const std::string_view who = lane.label(failure.label);
+    const auto index = static_cast<size_t>(&failure - lane.arrays().failures.data());
+    paint.area(
+        {{at - paint.px(4), plot.y, paint.px(8), plot.h}, Area::Kind::failure, one.index, index});
+    const std::string text =
+        fmt::format("out of memory: {} asked{}{}", bytes_text(failure.asked_bytes),
+                    who.empty() ? "" : " by ", who);
     const float width = paint.width(Style::small, text) + paint.px(8);
     const float height = paint.height(Style::small) + paint.px(2);
     const bool is_left = at + width + paint.px(3) > plot.right();
@@ -196,7 +208,7 @@ void draw_budget(Scene& scene, const ShownRun& one, const Box& plot, const YAxis
   Painter& paint = scene.paint;
   const float y = y_axis.y_of(plot, capacity);
   paint.line(plot.x, y, plot.right(), y, paint.colors.warning, 1.5F);
-  const int64_t headroom = one.run->capacity_bytes() - one.lane->lane.peak().max_bytes;
+  const int64_t headroom = one.run->device_use(*one.lane)->free_bytes();
   const std::string words = headroom >= 0
                                 ? fmt::format("{} of the device left", bytes_text(headroom))
                                 : fmt::format("{} over the device's memory", bytes_text(-headroom));
@@ -222,13 +234,18 @@ void draw_notes(Scene& scene, const Box& plot) {
 }
 
 /// Draws how much the search found in the plot's upper right corner, even if it found nothing.
-void draw_found(Scene& scene, const SearchHits& found, const Box& plot) {
+void draw_found(Scene& scene, const ShownRun& one, const SearchHits& found, const Box& plot) {
   Painter& paint = scene.paint;
-  const std::string blocks =
-      found.hits.empty() ? "nothing found"
-                         : fmt::format("{} block{}, {} in all", found.hits.size(),
-                                       found.hits.size() == 1 ? "" : "s", bytes_text(found.bytes));
-  const std::string words = fmt::format("{}: {}", scene.state().search, blocks);
+  const bool at_cursor = scene.state().at == TableMoment::cursor && scene.state().cursor;
+  std::string words = scene.state().search + ": nothing found";
+  if (!found.hits.empty()) {
+    words = fmt::format("{}: {} block{}, {} alive", scene.state().search, found.hits.size(),
+                        found.hits.size() == 1 ? "" : "s",
+                        bytes_text(found.alive_bytes(one.lane->lane, one.change)));
+    const std::string_view when = at_cursor ? " at the cursor" : " at the peak";
+    const float whole = paint.width(Style::small, words + std::string(when)) + paint.px(8);
+    if (whole <= plot.w) words += when;
+  }
   const float width = std::min(plot.w, paint.width(Style::small, words) + paint.px(8));
   const Box ground{plot.right() - width, plot.y + paint.px(5), width, paint.height(Style::small)};
   paint.fill(ground, paint.colors.accent, paint.px(2));
@@ -267,7 +284,7 @@ void draw_hits(Scene& scene, const ShownRun& one, const Box& plot) {
     }
     x = end;
   }
-  draw_found(scene, found, plot);
+  draw_found(scene, one, found, plot);
 }
 
 /// Draws the life of the selected block as a bar under the plot's upper edge.
@@ -293,6 +310,36 @@ void draw_life(Scene& scene, const ShownRun& one, const Box& plot) {
   }
 }
 
+/// Returns "12.345 ms: 1.50 GiB allocated, 1.00 GiB freed, 512.00 MiB more" for a part of the axis.
+std::string interval_text(const Warp& warp, const Lane& lane, const Range& x) {
+  const auto clipped = [&](double at) {
+    return warp.position_at(std::clamp(at, warp.extent().begin, warp.extent().end));
+  };
+  const auto from = clipped(x.begin);
+  const auto to = clipped(x.end);
+  if (!from || !to) return "no data";
+  const auto change = [&](double position) {
+    return warp.is_by_change() ? std::min(static_cast<int64_t>(position), lane.changes())
+                               : lane.change_at(position);
+  };
+  const int64_t first = change(*from);
+  const int64_t end = change(*to);
+  int64_t allocated = 0;
+  int64_t freed = 0;
+  for (int64_t i = first; i < end; ++i) {
+    const uint32_t word = lane.arrays().words[static_cast<size_t>(i)];
+    (is_free(word) ? freed : allocated) += lane.arrays().blocks[block_of(word)].given_bytes;
+  }
+  constexpr double kNsPerMs = 1e6;
+  const double ns = warp.is_by_change()
+                        ? static_cast<double>(lane.time_of(end - 1) - lane.time_of(first))
+                        : *to - *from;
+  const int64_t growth = allocated - freed;
+  return fmt::format("{:.3f} ms: {} allocated, {} freed, {}", std::max(0.0, ns) / kNsPerMs,
+                     bytes_text(allocated), bytes_text(freed),
+                     growth == 0 ? "the same at its end" : growth_in_words(growth));
+}
+
 void draw_cursor(Scene& scene, const ShownRun& one, const Box& plot) {
   const auto& cursor = scene.state().cursor;
   Painter& paint = scene.paint;
@@ -300,6 +347,12 @@ void draw_cursor(Scene& scene, const ShownRun& one, const Box& plot) {
     const float begin = std::clamp(scene.x_of(plot, selection->begin), plot.x, plot.right());
     const float end = std::clamp(scene.x_of(plot, selection->end), plot.x, plot.right());
     paint.fill({begin, plot.y, end - begin, plot.h}, paint.colors.accent.with_alpha(50));
+    const std::string text = interval_text(*one.warp, one.lane->lane, *selection);
+    const float width = std::min(plot.w, paint.width(Style::small, text) + paint.px(8));
+    const float left = std::clamp(begin, plot.x, plot.right() - width);
+    const Box box{left, plot.y + paint.px(3), width, paint.height(Style::small) + paint.px(2)};
+    paint.fill(box, paint.colors.accent, paint.px(2));
+    paint.text_middle(box, text, paint.colors.on_accent, Style::small);
   }
   if (!cursor || !scene.view.contains(*cursor)) return;
   const float x = scene.x_of(plot, *cursor);

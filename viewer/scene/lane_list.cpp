@@ -34,6 +34,8 @@ void draw_folded_lane(Scene& scene, const ShownRun& one, const Box& box) {
   const std::string total = bytes_text(shown_bytes(scene.state(), one.bytes));
   paint.text_right(line.take_right(paint.width(Style::small, total) + paint.px(6)), total,
                    paint.colors.text, Style::small);
+  const bool has_failed = !one.lane->lane.arrays().failures.empty();
+  if (has_failed) draw_badge(paint, line, "out of memory");
   paint.text(line, one.run->name, paint.colors.text, Style::small);
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/units.h"
 #include "viewer/scene/block_image.h"
 #include "viewer/scene/parts.h"
 
@@ -125,7 +126,7 @@ void draw_each_rank(Scene& scene, const ShownRun& one, Box plot, const YAxis& y_
     const bool is_last = i + 1 == drawn && drawn < count;
     const Lane& shown = one.run->ranks[i].lane;
     draw_label(scene, lane,
-               fmt::format("rank {}{}", shown.rank(),
+               fmt::format("rank {}, peak {}{}", shown.rank(), bytes_text(shown.peak().max_bytes),
                            is_last ? fmt::format(", {} more: fold with K", count - drawn) : ""));
   }
 }
@@ -140,6 +141,9 @@ void draw_folded(Scene& scene, const ShownRun& one, const Box& plot, const YAxis
     }
     return folded_image(ranks, style);
   }));
+  draw_label(scene, plot,
+             fmt::format("{} ranks: the band is from least to most, the line the median",
+                         one.run->ranks.size()));
   scene.paint.area({plot, Area::Kind::lane, one.index, one.rank});
 }
 

@@ -21,6 +21,7 @@ struct ShownRun {
   const Warp* warp = nullptr;
   const JoinedWarp* plan_warp = nullptr;  // of the joined plan; null without a plan
   int64_t change = kBeforeAll;            // its peak, or the change at the cursor
+  int64_t time_ns = 0;                    // of that moment
   CategoryBytes bytes{};                  // at that moment
   CategoryBytes drawn{};                  // the most that the view draws of each category
   int64_t drawn_most = 0;                 // and of all shown categories together
@@ -116,7 +117,7 @@ int hatch_period(const Scene& scene);
 /// Each returns a part of moment_text; the first two are empty if nothing is known.
 std::string stretch_text(const Lane& lane, int64_t change);
 std::string action_text(const RankLane& rank, int64_t change);
-std::string clock_text(const Lane& lane, int64_t change);
+std::string clock_text(const Lane& lane, int64_t change, int digits = 3);
 
 /// Draws bands, blocks, addresses, folds, differences or outlines, depending on the state.
 void draw_plot(Scene& scene, const ShownRun& one, const CardGeometry& card);
@@ -137,6 +138,10 @@ void draw_lane_buttons(Scene& scene, const ShownRun& one, Box& line);
 void draw_folded_lanes(Scene& scene);
 void draw_lane_bar(Scene& scene);
 void draw_ribbon(Scene& scene, const ShownRun& one, const CardGeometry& card);
+/// Returns the innermost action of a row of the ribbon (the lower one is communication) at a time;
+/// null if none ran.
+const Span* ribbon_span(const Lane& lane, const ActionNames& names, int64_t time_ns,
+                        bool is_lower_row);
 void draw_bars(Scene& scene, const ShownRun& one, const CardGeometry& card);
 void draw_header(Scene& scene);
 /// Returns how many lines the legend needs in its width, three at most.

@@ -70,7 +70,10 @@ std::vector<uint32_t> blocks_of_pick(const SceneInput& input, ImageCache& cache,
   const std::string_view name = is_block ? rank.lane.label(all[pick.block]) : std::string_view();
   std::erase_if(blocks, [&](uint32_t index) {
     if (pick.scope == PickScope::category) return all[index].category != pick.category;
-    if (pick.scope == PickScope::name) return !is_block || rank.lane.label(all[index]) != name;
+    if (pick.scope == PickScope::name) {
+      return !is_block || rank.lane.label(all[index]) != name ||
+             all[index].category != pick.category;
+    }
     const auto end = graph->end_of(all[index]);
     return !end || !graph->is_below(*end, node);
   });
@@ -193,7 +196,7 @@ const profiler::Matching& shown_places(const SceneInput& input, ImageCache& cach
   std::string key = fmt::format("{} {} {} {}", input.generation, one.index, one.rank, one.change);
   if (compares) key += fmt::format(" {} {} {}", base.index, base.rank, base.change);
   const auto moment_of = [](const ShownRun& side) {
-    return LaneMoment{&side.lane->lane, &side.lane->names, side.change};
+    return LaneMoment{&side.lane->lane, &side.lane->names, side.change, &side.lane->notes};
   };
   return cache.matching.get(key, [&] {
     return compares ? match(moment_of(base), moment_of(one)) : places_of(moment_of(one));
@@ -277,7 +280,8 @@ std::string hover_stack(const profiler::TreePath& stack) {
     text += "\n  " + profiler::place_text(stack[i]);
   }
   if (stack.size() > kMostCalls) {
-    text += fmt::format("\n  and {} more: a click shows all", stack.size() - kMostCalls);
+    text += fmt::format("\n  and {} more: click, then turn the wheel over the stack",
+                        stack.size() - kMostCalls);
   }
   return text;
 }
@@ -291,8 +295,10 @@ std::string hover_text_of_pick(const SceneInput& input, ImageCache& cache, const
   if (rank == nullptr || !has_block(*rank, pick->block)) return "";
   const Block& block = rank->lane.arrays().blocks[pick->block];
   const std::string_view label = rank->lane.label(block);
+  const std::string_view name = rank->lane.name(pick->block);
   std::string text =
-      fmt::format("{}{}{}, block of {} ({} bytes)", label, label.empty() ? "" : "\n",
+      fmt::format("{}{}{}{}{}, block of {} ({} bytes)", name, name.empty() ? "" : "\n", label,
+                  label.empty() ? "" : "\n",
                   words_of(block.category, profiler::has_shards(rank->lane.info().header)),
                   bytes_text(block.given_bytes), block.given_bytes);
   const std::string key =

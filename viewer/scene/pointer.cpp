@@ -103,6 +103,12 @@ void Presenter::press(float x, float y) {
       next.cursor = x_of_event(*area);
       next.at = TableMoment::cursor;
       break;
+    case Area::Kind::ribbon:
+      select_span(*area, x, y, next);
+      break;
+    case Area::Kind::failure:
+      select_failure(*area, next);
+      break;
     case Area::Kind::category:
     case Area::Kind::alive_row:
     case Area::Kind::matched_row:
@@ -118,6 +124,56 @@ void Presenter::press(float x, float y) {
   if (area->kind != Area::Kind::minimap) return;
   pressed_x_ = x_at(*area, x).value_or(0);
   drag(x);
+}
+
+/// Returns the action that the ribbon shows at a point; null if it shows none there.
+const Span* Presenter::span_under(const Area& area, float x, float y) const {
+  const Warp& warp = warps_[area.run][area.index];
+  const RankLane& rank = opened_.runs[area.run].ranks[area.index];
+  const Range view = view_of(state_, facts_.extent);
+  const double part = static_cast<double>((x - area.box.x) / area.box.w);
+  const auto position = warp.position_at(view.begin + part * view.length());
+  if (!position) return nullptr;
+  const auto whole = static_cast<int64_t>(*position);
+  const int64_t time_ns = warp.is_by_change() ? rank.lane.time_of(whole) : whole;
+  return ribbon_span(rank.lane, rank.names, time_ns, y > area.box.y + area.box.h / 2);
+}
+
+std::string Presenter::span_text(const Area& area, const Span& span) const {
+  const RankLane& rank = opened_.runs[area.run].ranks[area.index];
+  const Stretch& stretch = rank.lane.arrays().stretches[static_cast<size_t>(span.stretch)];
+  return fmt::format("{}\n{}, {:.3f} ms\nclick to select it",
+                     rank.names.name_of(stretch.phase, span.action).text,
+                     stretch.number >= 0 ? fmt::format("step {}", stretch.number)
+                                         : std::string(to_string(stretch.phase)),
+                     static_cast<double>(span.end_ns - span.begin_ns) / 1e6);
+}
+
+/// Selects the action that the ribbon shows at a point, as a part of the axis.
+void Presenter::select_span(const Area& area, float x, float y, ViewState& next) const {
+  const Span* const span = span_under(area, x, y);
+  if (span == nullptr) return;
+  const Warp& warp = warps_[area.run][area.index];
+  const Lane& lane = opened_.runs[area.run].ranks[area.index].lane;
+  const auto x_of = [&](int64_t time_ns) {
+    const auto time = static_cast<double>(time_ns);
+    return warp.x_of(warp.is_by_change() ? static_cast<double>(lane.change_at(time)) : time);
+  };
+  next.focus = area.run;
+  next.cursor = x_of(span->begin_ns);
+  next.at = TableMoment::cursor;
+  next.selection = Range{x_of(span->begin_ns), x_of(span->end_ns)};
+}
+
+/// Goes to a request that failed, and lists what was allocated and freed around it.
+void Presenter::select_failure(const Area& area, ViewState& next) const {
+  const Run& run = opened_.runs[area.run];
+  const size_t rank = shown_rank(run, state_);
+  const Lane& lane = run.ranks[rank].lane;
+  if (area.index >= lane.arrays().failures.size()) return;
+  next.focus = area.run;
+  next.panels.why = next.panels.alive = true;
+  show_moment(next, x_of_failure(warps_[area.run][rank], lane, lane.arrays().failures[area.index]));
 }
 
 void Presenter::press_lane(const Area& area, float y, ViewState& next) const {
@@ -185,6 +241,7 @@ void Presenter::release() { pressed_.reset(); }
 
 void Presenter::pan(float x, float y, float pixels, float pixels_up) {
   const Area* const area = area_under(x, y);
+  begin_motion();
   pan_by(state_, facts_, -static_cast<double>(pixels) * facts_.column_x);
   if (area == nullptr || area->kind != Area::Kind::lane) return;
   pan_heights(state_, -static_cast<double>(pixels_up / area->box.h));
@@ -194,12 +251,29 @@ void Presenter::wheel_heights(float x, float y, float notches) {
   const Area* const area = area_under(x, y);
   if (area == nullptr || area->kind != Area::Kind::lane) return;
   const double part = static_cast<double>((area->box.bottom() - y) / area->box.h);
+  begin_motion();
   zoom_heights(state_, part, std::pow(kNotch, notches));
 }
 
+/// Marks the next call of the selected block's stack, so that the panel shows those around it.
+void Presenter::turn_stack(int64_t calls) {
+  const BlockFacts* const facts = facts_of_pick(input(), cache_);
+  if (facts == nullptr || facts->stack.empty()) return;
+  const auto last = static_cast<int64_t>(facts->stack.size()) - 1;
+  const auto now = static_cast<int64_t>(state_.pick->call.value_or(main_call(*facts)));
+  state_.pick->call = static_cast<size_t>(std::clamp<int64_t>(now + calls, 0, last));
+}
+
 void Presenter::wheel(float x, float y, float notches) {
-  const Area* const area = area_under(x, y);
+  const Area* area = area_under(x, y);
   if (area == nullptr) return;
+  if (area->kind == Area::Kind::failure) {
+    const auto is_plot = [&](const Area& one) {
+      return one.kind == Area::Kind::lane && one.box.contains(x, y);
+    };
+    const auto plot = std::ranges::find_if(picture_.areas, is_plot);
+    if (plot != picture_.areas.end()) area = &*plot;
+  }
   if (area->kind == Area::Kind::alive_row) {
     count_alive();
     return scroll_alive(state_, facts_, notches > 0 ? -1 : 1);
@@ -212,6 +286,7 @@ void Presenter::wheel(float x, float y, float notches) {
     count_alive();
     return scroll_places(state_, facts_, notches > 0 ? -1 : 1);
   }
+  if (area->kind == Area::Kind::call) return turn_stack(notches > 0 ? -1 : 1);
   if (area->kind == Area::Kind::table) {
     count_alive();
     return scroll_table(state_, facts_, notches > 0 ? -1 : 1);
@@ -226,6 +301,7 @@ void Presenter::wheel(float x, float y, float notches) {
   }
   const auto at = x_at(*area, x);
   if (!at) return;
+  begin_motion();
   zoom_at(state_, facts_, *at, std::pow(kNotch, notches));
 }
 
@@ -267,6 +343,11 @@ std::string Presenter::hover_text(float x, float y) {
     return hover_text_of_place(input(), cache_, area->index);
   }
   if (area->kind == Area::Kind::control) return control_text(input(), *area) + outcome_of(*area);
+  if (area->kind == Area::Kind::ribbon) {
+    const Span* const span = span_under(*area, x, y);
+    return span == nullptr ? "above: computation, below: communication; nothing ran here"
+                           : span_text(*area, *span);
+  }
   if (area->kind != Area::Kind::lane) return control_text(input(), *area);
   const auto begin = x_at(*area, x);
   const RankLane& rank = opened_.runs[area->run].ranks[area->index];

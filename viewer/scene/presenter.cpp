@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <utility>
 
 #include "base/units.h"
@@ -79,9 +81,30 @@ void Presenter::align_by_what_there_is() {
   state_.alignment = Alignment::event;
 }
 
+namespace {
+
+/// True if some runs are so short beside others that an axis of steps would show them as a line.
+bool have_other_lengths(const std::vector<Run>& runs) {
+  constexpr int64_t kMostTimes = 10;
+  int64_t least = INT64_MAX;
+  int64_t most = 0;
+  for (const Run& run : runs) {
+    const auto is_step = [](const Stretch& one) { return one.number >= 0; };
+    const auto steps = std::ranges::count_if(run.at_peak().lane.arrays().stretches, is_step);
+    least = std::min<int64_t>(least, std::max<int64_t>(1, steps));
+    most = std::max<int64_t>(most, steps);
+  }
+  return !runs.empty() && most / least > kMostTimes;
+}
+
+}  // namespace
+
 void Presenter::choose_view() {
   if (opened_.runs.size() > 1 && state_.focus == state_.baseline) {
     state_.focus = state_.baseline == 0 ? 1 : 0;
+  }
+  if (state_.alignment == Alignment::step && have_other_lengths(opened_.runs)) {
+    state_.alignment = Alignment::normalised;
   }
   const auto has_categories = [](const Run& run) {
     const CategoryBytes& bytes = run.at_peak().lane.peak().at_max;
@@ -201,6 +224,7 @@ const Facts& Presenter::facts() {
 }
 
 void Presenter::change(const ViewState& next) {
+  is_moving_ = false;
   if (next == state_) return;
   history_.remember(state_);
   state_ = next;
@@ -259,6 +283,7 @@ std::optional<profiler::TreePlace> Presenter::pick_call() {
 
 Request Presenter::perform(const Command& command) {
   if (command.request == Request::undo || command.request == Request::redo) {
+    is_moving_ = false;
     const std::vector<std::string> files = state_.files;
     if (command.request == Request::undo) history_.undo(state_);
     if (command.request == Request::redo) history_.redo(state_);
@@ -271,8 +296,44 @@ Request Presenter::perform(const Command& command) {
   count_tree();
   ViewState next = state_;
   command.apply(next, facts_);
+  const bool realigns = next.alignment != state_.alignment;
+  const ViewState before = state_;
+  const Warps warps = realigns ? warps_ : Warps();
   change(next);
+  if (realigns) keep_place(before, warps);
   return Request::none;
+}
+
+/// Makes view and cursor show the moments of the focused run in the new alignment that they showed
+/// in the one before.
+void Presenter::keep_place(const ViewState& before, const Warps& warps) {
+  refresh();
+  state_.selection.reset();
+  if (state_.focus >= opened_.runs.size()) return;
+  const Run& run = opened_.runs[state_.focus];
+  const size_t rank = shown_rank(run, state_);
+  const Lane& lane = run.ranks[rank].lane;
+  const Warp& old_warp = warps[state_.focus][rank];
+  const Warp& new_warp = warps_[state_.focus][rank];
+  const auto moved = [&](double x) {
+    const Range all = old_warp.extent();
+    const double position = old_warp.position_at(std::clamp(x, all.begin, all.end)).value_or(0);
+    if (old_warp.is_by_change() == new_warp.is_by_change()) return new_warp.x_of(position);
+    if (!new_warp.is_by_change()) {
+      return new_warp.x_of(
+          static_cast<double>(lane.time_of(static_cast<int64_t>(std::max(0.0, position)))));
+    }
+    return new_warp.x_of(static_cast<double>(lane.change_at(std::floor(position) + 0.5) - 1));
+  };
+  if (before.cursor) state_.cursor = moved(*before.cursor);
+  if (!before.view) return;
+  const Range view{moved(before.view->begin), moved(before.view->end)};
+  state_.view = view.length() > 0 ? std::optional(view) : std::nullopt;
+}
+
+/// Remembers the state before the first of several turns of the wheel: undo takes back all of them.
+void Presenter::begin_motion() {
+  if (!std::exchange(is_moving_, true)) history_.remember(state_);
 }
 
 void Presenter::set_search(const std::string& text) {
@@ -371,7 +432,7 @@ std::string Presenter::table_csv() {
   csv += "\nall";
   for (const ShownRun& one : shown) csv += fmt::format(",{}", one.total);
   for (const Category category : used_categories(shown)) {
-    csv += fmt::format("\n{}", to_string(category));
+    csv += fmt::format("\n{}", profiler::category_name(category, have_shards(shown)));
     for (const ShownRun& one : shown) {
       csv += fmt::format(",{}", one.bytes[static_cast<size_t>(category)]);
     }

@@ -115,6 +115,13 @@ class Presenter {
   void count_alive();
   void count_tree();
   double x_of_event(const Area& event) const;
+  void turn_stack(int64_t calls);
+  const Span* span_under(const Area& area, float x, float y) const;
+  std::string span_text(const Area& area, const Span& span) const;
+  void select_span(const Area& area, float x, float y, ViewState& next) const;
+  void select_failure(const Area& area, ViewState& next) const;
+  void begin_motion();
+  void keep_place(const ViewState& before, const Warps& warps);
   void press_lane(const Area& area, float y, ViewState& next) const;
   void select(const Area& area, float x, float y, ViewState& next);
   void clamp_state();
@@ -166,6 +173,7 @@ class Presenter {
   int64_t pictures_made_ = 0;
 
   std::optional<Area> pressed_;
+  bool is_moving_ = false;    // the last act was a turn of the wheel or a pan
   bool frames_view_ = false;  // by a drag over the minimap that began unzoomed
   double pressed_x_ = 0;
   float pressed_at_ = 0;

@@ -29,9 +29,14 @@ std::vector<size_t> runs_in_view(const SceneInput& input) {
 }
 
 void draw_nothing(Scene& scene) {
-  const Box all{0, 0, static_cast<float>(scene.in.width), static_cast<float>(scene.in.height)};
+  Box all{0, 0, static_cast<float>(scene.in.width), static_cast<float>(scene.in.height)};
   scene.paint.text_middle(all, "No run is open: drop a run's folder here, or press Ctrl+O",
                           scene.paint.colors.muted, Style::title);
+  all.take_top(all.h / 2 + scene.paint.px(20));
+  for (const std::string& message : scene.in.messages) {
+    scene.paint.text_middle(all.take_top(scene.paint.px(20)), message, scene.paint.colors.warning,
+                            Style::body);
+  }
 }
 
 }  // namespace
@@ -73,6 +78,14 @@ void ImageCache::end_picture() {
   for (auto& [slot, entry] : columns_) entry.used = false;
 }
 
+int64_t SearchHits::alive_bytes(const Lane& lane, int64_t change) const {
+  int64_t alive = 0;
+  for (const Hit& hit : hits) {
+    if (lane.arrays().blocks[hit.block].is_alive_after(change)) alive += hit.bytes;
+  }
+  return alive;
+}
+
 LaneLists lane_lists(const SceneInput& input) {
   LaneLists lists;
   const Facts& facts = input.facts;
@@ -89,6 +102,16 @@ LaneLists lane_lists(const SceneInput& input) {
   return lists;
 }
 
+namespace {
+
+/// True if a run has actions: only our own runs have, and the ribbon shows nothing else.
+bool has_actions(const Run& run) {
+  return std::ranges::any_of(
+      run.ranks, [](const RankLane& rank) { return !rank.lane.arrays().spans.empty(); });
+}
+
+}  // namespace
+
 Geometry place_parts(const SceneInput& input, size_t rows, size_t legend_lines) {
   const LaneLists lists = lane_lists(input);
   const GeometryInput sizes{.width = input.width,
@@ -104,7 +127,8 @@ Geometry place_parts(const SceneInput& input, size_t rows, size_t legend_lines) 
                             .messages = std::min<size_t>(3, input.messages.size()),
                             .legend_lines = legend_lines,
                             .has_plans = std::ranges::any_of(
-                                input.runs, [](const Run& run) { return run.plan.has_value(); })};
+                                input.runs, [](const Run& run) { return run.plan.has_value(); }),
+                            .has_actions = std::ranges::any_of(input.runs, has_actions)};
   return geometry_of(sizes, input.state);
 }
 
@@ -124,13 +148,15 @@ std::vector<ShownRun> shown_of(const SceneInput& input) {
     if (at_cursor) {
       one.change = change_at(*one.warp, lane, *input.state.cursor).value_or(kBeforeAll);
     }
+    one.time_ns = lane.time_of(one.change);
+    if (at_cursor && !one.warp->is_by_change()) {
+      const auto position = one.warp->position_at(*input.state.cursor);
+      one.time_ns = static_cast<int64_t>(position.value_or(0));
+    }
     one.bytes = lane.pyramid().bytes_after(one.change);
     one.total = sum_of(one.bytes);
     const bool is_on_device = lane.info().space == profiler::Space::device;
-    for (const ReservedSample& sample : lane.arrays().reserved) {
-      if (!is_on_device) break;
-      one.reserved_peak = std::max(one.reserved_peak, sample.bytes);
-    }
+    one.reserved_peak = is_on_device ? lane.reserved_peak() : 0;
     all.push_back(one);
   }
   return all;
@@ -218,8 +244,15 @@ bool is_decisive(Category category) {
   return category == Category::parameter_shard || category == Category::optimizer_state;
 }
 
-std::string clock_text(const Lane& lane, int64_t change) {
-  return fmt::format("at {:.3f} s", static_cast<double>(lane.time_of(change)) / 1e9);
+std::string clock_text(const Lane& lane, int64_t change, int digits) {
+  constexpr double kNsPerSecond = 1e9;
+  const int64_t time_ns = lane.time_of(change);
+  const Stretch* const first = lane.first_step();
+  if (first == nullptr) {
+    return fmt::format("at {:.{}f} s", static_cast<double>(time_ns) / kNsPerSecond, digits);
+  }
+  const auto from_ns = static_cast<double>(time_ns - first->begin_ns);
+  return fmt::format("{:.{}f} s from step {}", from_ns / kNsPerSecond, digits, first->number);
 }
 
 std::string stretch_text(const Lane& lane, int64_t change) {
@@ -243,6 +276,19 @@ std::string moment_text(const RankLane& rank, int64_t change) {
     if (!part.empty()) text += part + ", ";
   }
   return text + clock_text(rank.lane, change);
+}
+
+std::string failure_text(const RankLane& rank, const FailedRequest& failure) {
+  const Lane& lane = rank.lane;
+  const std::string stretch = stretch_text(lane, failure.change - 1);
+  const std::string_view who = lane.label(failure.label);
+  return fmt::format(
+      "out of memory{}{}{} ({}): {} asked, {} free on the device; PyTorch had reserved {}, with {} "
+      "in its largest free block",
+      stretch.empty() ? "" : " in " + stretch, who.empty() ? "" : " at ", who,
+      words_of(failure.category, profiler::has_shards(lane.info().header)),
+      bytes_text(failure.asked_bytes), bytes_text(failure.free_bytes),
+      bytes_text(failure.reserved_bytes), bytes_text(failure.largest_free_bytes));
 }
 
 namespace {
@@ -275,7 +321,7 @@ Picture make_picture(const SceneInput& input, const Fonts& fonts, ImageCache& ca
   choose_lanes(scene);
   paint.fill({0, 0, static_cast<float>(input.width), static_cast<float>(input.height)},
              colors.background);
-  draw_messages(scene);
+  if (!scene.shown.empty()) draw_messages(scene);
   if (scene.shown.empty()) {
     draw_nothing(scene);
     cache.end_picture();

@@ -89,7 +89,10 @@ class ImageCache {
 
 struct SearchHits {
   std::vector<Hit> hits;
-  int64_t bytes = 0;
+  int64_t bytes = 0;  // of all, though not all were alive at once
+
+  /// Returns the bytes of those that are alive after a change.
+  int64_t alive_bytes(const Lane& lane, int64_t change) const;
 };
 
 struct SceneInput {
@@ -108,8 +111,12 @@ struct SceneInput {
   double scale = 1;  // pixels per point
 };
 
-/// Returns "step 5, BACKWARD mlp3, at 1.24 s".
+/// Returns "step 5, BACKWARD mlp3, 1.240 s from step 0": the clock of the axis of time.
 std::string moment_text(const RankLane& rank, int64_t change);
+
+/// Returns "out of memory in step 3, at loss.py:42 forward (activation): 3.91 GiB asked, ...", with
+/// what was free.
+std::string failure_text(const RankLane& rank, const FailedRequest& failure);
 
 Picture make_picture(const SceneInput& input, const Fonts& fonts, ImageCache& cache);
 

@@ -35,6 +35,7 @@ constexpr std::array kChoices = {
     Choice{"panel.reserved", [](State s) { return s.panels.reserved; }},
     Choice{"panel.plans", [](State s) { return s.panels.plans; }},
     Choice{"panel.events", [](State s) { return s.panels.events; }},
+    Choice{"panel.why", [](State s) { return s.panels.why; }},
     Choice{"panel.treemap", [](State s) { return s.panels.treemap; }},
     Choice{"whatif", [](State s) { return s.what_if.has_value(); }},
 };

@@ -164,6 +164,8 @@ constexpr std::array kCommands = {
             nullptr,            Request::copy_link},
     Command{"export.picture", "Ctrl+E", "File", "Export the picture as PNG", nullptr,
             Request::export_picture},
+    Command{"export.page", "Ctrl+Shift+P", "File", "Export a page for any browser", nullptr,
+            Request::export_page},
     Command{"export.table", "Ctrl+Shift+E", "File", "Export the table as CSV", nullptr,
             Request::export_table},
     Command{"quit", "Ctrl+Q", "File", "Quit", nullptr, Request::quit},
@@ -207,21 +209,19 @@ constexpr std::array kCommands = {
     Command{"scale.down", "Ctrl+-", "View", "Smaller interface", [](S s, F) { set_scale(s, 0.8); }},
     Command{"scale.reset", "Ctrl+0", "View", "Interface at 100 %",
             [](S s, F) { s.zoom = 1; }},
-    // These choose the alignment and the baseline.
+    // These choose the alignment, in which the presenter keeps view and cursor, and the baseline.
     Command{"align.next", "A", "Align", "Next alignment",
-            [](S s, F) { cycle(s.alignment, kAlignments), s.view.reset(), s.cursor.reset(); }},
+            [](S s, F) { cycle(s.alignment, kAlignments); }},
     Command{"align.time", "Alt+1", "Align", "Align by time",
-            [](S s, F) { s.alignment = Alignment::time, s.view.reset(), s.cursor.reset(); }},
+            [](S s, F) { s.alignment = Alignment::time; }},
     Command{"align.step", "Alt+2", "Align", "Align by step",
-            [](S s, F) { s.alignment = Alignment::step, s.view.reset(), s.cursor.reset(); }},
+            [](S s, F) { s.alignment = Alignment::step; }},
     Command{"align.phase", "Alt+3", "Align", "Align by the phases of a step",
-            [](S s, F) { s.alignment = Alignment::phase, s.view.reset(), s.cursor.reset(); }},
+            [](S s, F) { s.alignment = Alignment::phase; }},
     Command{"align.event", "Alt+4", "Align", "Align by allocations and frees",
-            [](S s, F) { s.alignment = Alignment::event, s.view.reset(), s.cursor.reset(); }},
+            [](S s, F) { s.alignment = Alignment::event; }},
     Command{"align.normalised", "Alt+5", "Align", "Align from beginning to end",
-            [](S s, F) {
-              s.alignment = Alignment::normalised, s.view.reset(), s.cursor.reset();
-            }},
+            [](S s, F) { s.alignment = Alignment::normalised; }},
     Command{"baseline", "B", "Align", "Make the focused run the baseline",
             choose_baseline_of_memory},
     Command{"focus.next", "Tab", "Align", "Focus the next run",
@@ -292,7 +292,7 @@ constexpr std::array kCommands = {
                 go_to_next(s, *peaks, origin_x(s, f), tolerance_x(f));
               }
             }},
-    Command{"failure.next", "Ctrl+Shift+F", "Go", "Go to the next request that failed",
+    Command{"failure.next", "Ctrl+Shift+F", "Go", "Go to the next out of memory (OOM)",
             [](S s, F f) {
               if (const auto* failures = focused_list(f.failures_x, s)) {
                 go_to_next(s, *failures, origin_x(s, f), tolerance_x(f));
@@ -383,11 +383,16 @@ constexpr std::array kCommands = {
     Command{"panel.events", "Shift+G", "Panels", "Allocations and frees around the moment",
             [](S s, F) {
               s.panels.events = !s.panels.events;
-              if (s.panels.events) s.panels.alive = true;
+              if (s.panels.events) s.panels.alive = true, s.panels.why = false;
+            }},
+    Command{"panel.why", "Shift+W", "Panels", "Why: out of memory, growth (leak), reserved memory",
+            [](S s, F) {
+              s.panels.why = !s.panels.why;
+              if (s.panels.why) s.panels.alive = true;
             }},
     Command{"at.next", "C", "Panels", "Tables at the peak or at the cursor",
             [](S s, F) { cycle(s.at, 2); }},
-    Command{"group.next", "G", "Panels", "Group by category, parameter, age or not",
+    Command{"group.next", "G", "Panels", "Group by category, name, age or not",
             [](S s, F) { cycle(s.grouping, kGroupings), s.alive_first = 0; }},
     Command{"alive.down", "PageDown", "Panels", "Scroll down in what is alive",
             [](S s, F f) { scroll_alive(s, f, kAlivePage); }},

@@ -71,7 +71,7 @@ Json panels_json(const Panels& panels) {
   return {{"alive", panels.alive},     {"table", panels.table}, {"minimap", panels.minimap},
           {"ribbon", panels.ribbon},   {"steps", panels.steps}, {"reserved", panels.reserved},
           {"hatches", panels.hatches}, {"plans", panels.plans}, {"treemap", panels.treemap},
-          {"events", panels.events}};
+          {"events", panels.events},   {"why", panels.why}};
 }
 
 Panels panels_of(const Json& json) {
@@ -85,7 +85,8 @@ Panels panels_of(const Json& json) {
           .hatches = json.value("hatches", usual.hatches),
           .plans = json.value("plans", usual.plans),
           .treemap = json.value("treemap", usual.treemap),
-          .events = json.value("events", usual.events)};
+          .events = json.value("events", usual.events),
+          .why = json.value("why", usual.why)};
 }
 
 /// Returns the path as a session stores it: relative, unless it climbs out of the session's folder

@@ -140,6 +140,7 @@ struct Panels {
   bool plans = true;     // of measured runs: over them, else beside them
   bool treemap = false;  // live allocations as areas; else as rows
   bool events = false;   // instead of live allocations: events around the moment
+  bool why = false;      // instead of both: what the recording says about failures and growth
 
   bool operator==(const Panels&) const = default;
 };

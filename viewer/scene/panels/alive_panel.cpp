@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <sstream>
+#include <string>
 #include <utility>
 
 #include "base/units.h"
@@ -32,7 +34,8 @@ bool is_row_picked(const Scene& scene, const AliveRow& row) {
     case Grouping::label: {
       const auto& blocks = one.lane->lane.arrays().blocks;
       return pick->block < blocks.size() && row.block < blocks.size() &&
-             one.lane->lane.label(blocks[pick->block]) == one.lane->lane.label(blocks[row.block]);
+             one.lane->lane.label(blocks[pick->block]) == one.lane->lane.label(blocks[row.block]) &&
+             row.category == pick->category;
     }
     case Grouping::age:
       break;
@@ -52,7 +55,7 @@ void draw_alive_row(Scene& scene, const AliveRow& row, int64_t total, size_t ind
   paint.text_right(amount, bytes_text(row.bytes), paint.colors.text, Style::small);
   const std::string count = row.count > 1 ? fmt::format(" x {}", row.count) : "";
   line.w -= paint.width(Style::small, count);
-  const float end = paint.text(line, paint.fitted_ends(Style::small, row.name, line.w),
+  const float end = paint.text(line, paint.fitted_place(Style::small, row.name, line.w),
                                paint.colors.text, Style::small);
   line = {end, line.y, line.w, line.h};
   paint.text(line, count, paint.colors.muted, Style::small);
@@ -189,7 +192,7 @@ void draw_matched_place(Scene& scene, const profiler::MatchedPlace& row, size_t 
   const float width = std::min(line.w / 2, paint.width(Style::small, amount) + paint.px(8));
   paint.text_right(line.take_right(width), amount, color, Style::small);
   const std::string layers = row.layers > 1 ? fmt::format(" x {}", row.layers) : "";
-  paint.text(line, paint.fitted_ends(Style::small, row.name + layers, line.w), paint.colors.text,
+  paint.text(line, paint.fitted_place(Style::small, row.name + layers, line.w), paint.colors.text,
              Style::small);
 }
 
@@ -246,14 +249,20 @@ void draw_event(Scene& scene, const ShownRun& one, int64_t change, Box line) {
   const std::string amount = bytes_text(block.given_bytes);
   paint.text_right(line.take_right(paint.width(Style::small, amount) + paint.px(8)), amount, color,
                    Style::small);
-  paint.text(line, paint.fitted_ends(Style::small, name_of_change(one, change), line.w),
+  paint.text(line, paint.fitted_place(Style::small, name_of_change(one, change), line.w),
              paint.colors.text, Style::small);
 }
 
-void draw_failure(Scene& scene, const FailedRequest& failure, const Box& line) {
+void draw_failure(Scene& scene, const ShownRun& one, const FailedRequest& failure,
+                  const Box& line) {
   const std::string asked = fmt::format("out of memory: {} asked", bytes_text(failure.asked_bytes));
   const std::string free = fmt::format(", {} free", bytes_text(failure.free_bytes));
-  scene.paint.text_that_fits(line, {asked + free, asked}, scene.paint.colors.more, Style::small);
+  const std::string who(one.lane->lane.label(failure.label));
+  const std::string by = who.empty() ? asked : fmt::format("{} by {}", asked, who);
+  const auto index = &failure - one.lane->lane.arrays().failures.data();
+  scene.paint.area({line, Area::Kind::failure, one.index, static_cast<size_t>(index)});
+  scene.paint.text_that_fits(line, {by + free, by, who, asked}, scene.paint.colors.more,
+                             Style::small);
 }
 
 /// Draws the allocations and frees around the shown moment, which is in the middle: earlier ones
@@ -273,7 +282,7 @@ void draw_events(Scene& scene, const ShownRun& one, Box box) {
   for (int64_t change = first; box.h >= height; ++change) {
     for (; failure != failures.end() && failure->change <= change; ++failure) {
       if (box.h < height) return;
-      draw_failure(scene, *failure, box.take_top(height));
+      draw_failure(scene, one, *failure, box.take_top(height));
     }
     if (change >= changes || box.h < height) return;
     draw_event(scene, one, change, box.take_top(height));
@@ -281,10 +290,10 @@ void draw_events(Scene& scene, const ShownRun& one, Box box) {
 }
 
 /// Returns "246.00 MiB reserved" for a moment; empty if that was not recorded.
-std::string reserved_text(const RankLane& rank, int64_t change) {
-  const Lane& lane = rank.lane;
-  if (change < 0 || lane.info().space != profiler::Space::device) return "";
-  const auto time = static_cast<double>(lane.time_of(change));
+std::string reserved_text(const ShownRun& one) {
+  const Lane& lane = one.lane->lane;
+  if (one.change < 0 || lane.info().space != profiler::Space::device) return "";
+  const auto time = static_cast<double>(one.time_ns);
   const auto reserved = lane.reserved_between(time, time);
   return reserved ? bytes_text(*reserved) + " reserved" : "";
 }
@@ -303,11 +312,52 @@ void draw_alive_head(Scene& scene, const ShownRun& one, std::string_view title,
   Box sum = box.take_top(paint.px(20));
   paint.text_right(sum.take_right(paint.px(110)), bytes_text(one.total), paint.colors.text,
                    Style::strong);
-  const std::string reserved = reserved_text(*one.lane, one.change);
+  const std::string reserved = reserved_text(one);
   const std::string words(what);
   const std::vector<std::string> texts =
       reserved.empty() ? std::vector{words} : std::vector{words + ", " + reserved, reserved};
   paint.text_that_fits(sum, texts, paint.colors.muted, Style::small);
+}
+
+/// Draws rows as `profile report` writes them: their indents stay, their columns do not.
+void draw_findings(Scene& scene, std::string_view title, const std::string& rows, Box& box) {
+  Painter& paint = scene.paint;
+  if (rows.empty() || box.h < paint.px(36)) return;
+  paint.text(box.take_top(paint.px(18)), title, paint.colors.text, Style::strong);
+  std::istringstream lines(rows);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t indent = line.find_first_not_of(' ');
+    if (indent == std::string::npos) continue;
+    Box rest = box;
+    rest.take_left(paint.px(2) * static_cast<float>(std::min<size_t>(indent, 6)));
+    box.take_top(box.h - paint.text_lines(rest, line, paint.colors.text, Style::small).h);
+  }
+  box.take_top(paint.px(6));
+}
+
+/// Draws what the recording says about failures, growth and reserved memory.
+void draw_why(Scene& scene, const ShownRun& one, Box box) {
+  Painter& paint = scene.paint;
+  const LaneFindings& found = one.lane->lane.info().findings;
+  paint.text(box.take_top(paint.px(20)), "Why", paint.colors.text, Style::strong);
+  paint.text(box.take_top(paint.px(16)), one.run->name, paint.colors.text, Style::small);
+  if (const auto use = one.run->device_use(*one.lane)) {
+    box = paint.text_lines(box, "headroom " + headroom_text(*use), paint.colors.text, Style::small);
+  }
+  box.take_top(paint.px(6));
+  const auto& failures = one.lane->lane.arrays().failures;
+  if (!failures.empty()) {
+    box = paint.text_lines(box, failure_text(*one.lane, failures.back()), paint.colors.more,
+                           Style::small);
+    box.take_top(paint.px(6));
+  }
+  draw_findings(scene, "Growth", found.growth, box);
+  draw_findings(scene, "When memory last ran out", found.out_of_memory, box);
+  draw_findings(scene, "Reserved memory", found.reserved, box);
+  const bool is_silent = found.growth.empty() && found.reserved.empty() && failures.empty();
+  if (!is_silent) return;
+  paint.text_lines(box, "no growth, no failed request, and no reserved memory was recorded",
+                   paint.colors.muted, Style::small);
 }
 
 void draw_comparison(Scene& scene, Box box) {
@@ -338,11 +388,12 @@ void draw_alive(Scene& scene) {
   paint.card(scene.geometry.alive, paint.colors.card_edge);
   Box box = scene.geometry.alive.inset(paint.px(10));
   const ShownRun& one = scene.focus();
+  if (scene.state().panels.why) return draw_why(scene, one, box);
   if (scene.state().panels.events) {
     draw_alive_head(scene, one, "Around", "allocated and freed", box);
     return draw_events(scene, one, box);
   }
-  const auto grouping = to_string(scene.state().grouping);
+  const auto grouping = grouping_words(scene.state().grouping);
   draw_alive_head(scene, one, "Alive at", fmt::format("by {}", grouping), box);
   const bool compares = !Scene::is_baseline(one);
   const float reserve = compares ? box.h * kPlacesPart : 0;

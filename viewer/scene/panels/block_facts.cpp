@@ -22,7 +22,8 @@ std::string exact_bytes(int64_t bytes) {
 
 std::string when_text(const Lane& lane, int64_t change) {
   const std::string stretch = stretch_text(lane, change);
-  return stretch + (stretch.empty() ? "" : ", ") + clock_text(lane, change);
+  constexpr int kMicroseconds = 6;  // digits: a block may live for less than a millisecond
+  return stretch + (stretch.empty() ? "" : ", ") + clock_text(lane, change, kMicroseconds);
 }
 
 std::string life_text(const Lane& lane, const Block& block) {
@@ -79,6 +80,7 @@ BlockFacts block_facts(const RankLane& rank, uint32_t index) {
   };
   const std::string category = words_of(block.category, profiler::has_shards(info.header));
   if (facts.name.empty()) facts.name = fmt::format("{} of {}", category, action);
+  add("holds", std::string(lane.name(index)));
   add("category", category);
   add("asked", exact_bytes(block.asked_bytes));
   add("given", exact_bytes(block.given_bytes));

@@ -13,9 +13,11 @@
 #include "base/units.h"
 #include "profiler/compare/matching_json.h"
 #include "profiler/recording/profile.h"
+#include "profiler/report/block_names.h"
 #include "profiler/report/judgement_json.h"
 #include "viewer/model/compare.h"
 #include "viewer/paint/theme.h"
+#include "viewer/scene/scene.h"
 #include "viewer/state/facts.h"
 
 namespace shardlens::viewer {
@@ -80,8 +82,8 @@ bool subjects_have_shards(const Subjects& subjects) {
 
 /// Matches what a run has at its peak with what the baseline has at its own.
 profiler::Matching match_peaks(const Subject& base, const Subject& one) {
-  return match({&base.lane(), &base.rank->names, base.peak.max_change},
-               {&one.lane(), &one.rank->names, one.peak.max_change});
+  return match({&base.lane(), &base.rank->names, base.peak.max_change, &base.rank->notes},
+               {&one.lane(), &one.rank->names, one.peak.max_change, &one.rank->notes});
 }
 
 /// Returns the name of the run's memory; "Memory" means tensors on the run's own device.
@@ -152,6 +154,44 @@ Problem doubt_of(const Run& run) {
   return "recording " + profiler::judgement_text(judgement);
 }
 
+/// Returns the use of the device by the rank that leaves least free; nothing if it is unknown.
+std::optional<DeviceUse> tightest_use(const Run& run) {
+  std::optional<DeviceUse> tightest;
+  for (const RankLane& rank : run.ranks) {
+    const auto use = run.device_use(rank);
+    const auto order = [](const DeviceUse& one) {
+      return std::pair(!one.is_out_of_memory, one.free_bytes());
+    };
+    if (use && (!tightest || order(*use) < order(*tightest))) tightest = use;
+  }
+  return tightest;
+}
+
+/// Returns what is wrong with a run, and the parts of its reserved memory.
+std::string findings_text(const Subject& one) {
+  if (!one.is_whole) return "";
+  constexpr int kMostGrowing = 4;
+  std::string text;
+  int growing = 0;
+  for (const RankLane& rank : one.run->ranks) {
+    const LaneFindings& found = rank.lane.info().findings;
+    const std::string who =
+        one.run->ranks.size() > 1 ? fmt::format("rank {} ", rank.lane.rank()) : "";
+    const bool is_shown = !found.growth.empty() && ++growing <= kMostGrowing;
+    if (is_shown) text += fmt::format("  {}{}\n", who, found.growth);
+    const auto& failures = rank.lane.arrays().failures;
+    if (!failures.empty()) {
+      const std::string others =
+          failures.size() == 1
+              ? ""
+              : fmt::format("; {} requests failed, this one last", failures.size());
+      text += fmt::format("  {}{}{}\n", who, failure_text(rank, failures.back()), others);
+    }
+  }
+  if (growing > kMostGrowing) text += fmt::format("  {} more ranks grow\n", growing - kMostGrowing);
+  return text + one.lane().info().findings.reserved;
+}
+
 std::string subject_text(const Subject& one) {
   const Run& run = *one.run;
   std::string text = fmt::format("{}\n", run.name);
@@ -168,11 +208,8 @@ std::string subject_text(const Subject& one) {
                         change_in_words(one.base->peak.max_bytes, one.peak.max_bytes),
                         one.base->name());
   }
-  if (const int64_t capacity = run.capacity_bytes(); capacity > 0) {
-    text += fmt::format("  headroom {} of {}\n", bytes_text(capacity - one.peak.max_bytes),
-                        bytes_text(capacity));
-  }
-  return text;
+  if (const auto use = tightest_use(run)) text += "  headroom " + headroom_text(*use) + "\n";
+  return text + findings_text(one);
 }
 
 /// Returns what changed from the run's baseline, the place that differs most first.
@@ -231,11 +268,28 @@ std::string text_report(const Subjects& subjects, const Subject& base, const std
   for (const Subject& one : subjects) {
     text += fmt::format("\nLargest at the peak of {}\n", one.name());
     for (const AliveRow& row : largest_of(one)) {
-      text += fmt::format("  {:>12}  {} ({}, {} block{})\n", bytes_text(row.bytes), row.name,
-                          words_of(row.category, has_shards), row.count, row.count == 1 ? "" : "s");
+      const std::string names = profiler::names_text(row.names);
+      text += fmt::format("  {:>12}  {} ({}, {} block{}){}{}\n", bytes_text(row.bytes), row.name,
+                          words_of(row.category, has_shards), row.count, row.count == 1 ? "" : "s",
+                          names.empty() ? "" : ": ", names);
     }
   }
   return text;
+}
+
+/// Returns the requests that failed, with who asked.
+Json failures_json(const RankLane& rank) {
+  Json all = Json::array();
+  for (const FailedRequest& failure : rank.lane.arrays().failures) {
+    all.push_back({{"rank", rank.lane.rank()},
+                   {"place", rank.lane.label(failure.label)},
+                   {"category", to_string(failure.category)},
+                   {"asked_bytes", failure.asked_bytes},
+                   {"device_free_bytes", failure.free_bytes},
+                   {"reserved_bytes", failure.reserved_bytes},
+                   {"largest_free_bytes", failure.largest_free_bytes}});
+  }
+  return all;
 }
 
 Json json_of(const Subject& one) {
@@ -247,8 +301,10 @@ Json json_of(const Subject& one) {
         one.bytes(category);
   }
   Json ranks = Json::array();
+  Json failures = Json::array();
   for (size_t i = 0; i < run.ranks.size(); ++i) {
     const Lane& lane = run.ranks[i].lane;
+    for (Json& failure : failures_json(run.ranks[i])) failures.push_back(std::move(failure));
     ranks.push_back({{"rank", lane.rank()},
                      {"peak_allocated_bytes", one.rank_peaks[i]},
                      {"lost", lane.info().judgement.lost_events},
@@ -256,6 +312,9 @@ Json json_of(const Subject& one) {
   }
   const Json nothing = nullptr;
   const auto& step_peak = one.lane().step_peak();
+  const auto use = one.is_whole ? tightest_use(run) : std::nullopt;
+  const bool has_headroom = use && !use->is_out_of_memory;
+  const LaneFindings& found = one.lane().info().findings;
   const Json comparison =
       one.is_base() ? nothing
                     : profiler::matching_json(match_peaks(*one.base, one), "baseline", "here");
@@ -270,6 +329,11 @@ Json json_of(const Subject& one) {
           {"comparison", comparison},
           {"at_peak", {{"place", place_of(one)}, {"categories", categories}}},
           {"capacity_bytes", run.capacity_bytes()},
+          {"reserved_peak_bytes", one.is_whole ? Json(one.lane().reserved_peak()) : nothing},
+          {"beside_pytorch_bytes", use && use->beside_bytes ? Json(*use->beside_bytes) : nothing},
+          {"headroom_bytes", has_headroom ? Json(use->free_bytes()) : nothing},
+          {"growth", one.is_whole && !found.growth.empty() ? Json(found.growth) : nothing},
+          {"out_of_memory", std::move(failures)},
           {"predicted", run.is_predicted()},
           {"plan_peak_allocated_bytes",
            one.is_whole && run.plan ? Json(run.plan->lane.peak().max_bytes) : nothing},
@@ -298,6 +362,7 @@ std::string csv_quoted(const std::string& text) {
 }
 
 std::string csv_report(const Subjects& subjects) {
+  const bool has_shards = subjects_have_shards(subjects);
   std::string csv = "strategy,category,bytes,growth_bytes,recording\n";
   for (const Subject& one : subjects) {
     const std::string name = csv_quoted(one.name());
@@ -308,8 +373,8 @@ std::string csv_report(const Subjects& subjects) {
     csv += fmt::format("{},all,{},{},{}\n", name, peak, peak - one.base->peak.max_bytes, word);
     for (const Category category : categories_of(subjects)) {
       const int64_t bytes = one.bytes(category);
-      csv += fmt::format("{},{},{},{},{}\n", name, to_string(category), bytes,
-                         bytes - one.base->bytes(category), word);
+      csv += fmt::format("{},{},{},{},{}\n", name, profiler::category_name(category, has_shards),
+                         bytes, bytes - one.base->bytes(category), word);
     }
   }
   return csv;

@@ -21,7 +21,9 @@ void draw_facts(Painter& paint, const BlockFacts& facts, Box& box) {
     if (box.h < paint.px(kFactRow)) return;
     Box row = box.take_top(paint.px(kFactRow));
     paint.text(row.take_left(paint.px(kFactName)), fact.name, paint.colors.muted, Style::small);
-    paint.text(row, fact.text, paint.colors.text, Style::small);
+    const bool ends_matter = std::string_view(fact.name) == "module";  // the innermost is last
+    paint.text(row, ends_matter ? paint.fitted_end(Style::small, fact.text, row.w) : fact.text,
+               paint.colors.text, Style::small);
   }
 }
 
@@ -36,7 +38,8 @@ void draw_call(Scene& scene, const profiler::TreePlace& call, size_t index, bool
           ? ""
           : fmt::format("{}:{}", call.file.substr(call.file.rfind('/') + 1), call.line);
   const float width = std::min(row.w * 0.6F, paint.width(Style::small, place) + paint.px(4));
-  paint.text_right(row.take_right(width), place, paint.colors.muted, Style::small);
+  paint.text_right(row.take_right(width), paint.fitted_place(Style::small, place, width),
+                   paint.colors.muted, Style::small);
   row.take_left(paint.px(3));
   row.take_right(paint.px(4));
   paint.text(row, call.name, paint.colors.text, Style::small);
@@ -63,7 +66,8 @@ void draw_stack_of_block(Scene& scene, const BlockFacts& facts, Box box) {
     draw_call(scene, facts.stack[i], i, i == marked, box.take_top(paint.px(kCallRow)));
   }
   if (shown < count && box.h >= paint.px(kCallRow) * 0.9F) {
-    paint.text(box, fmt::format("{} of {} calls; Ctrl+C copies all", shown, count),
+    paint.text(box,
+               fmt::format("calls {} to {} of {}: turn the wheel", first + 1, first + shown, count),
                paint.colors.muted, Style::small);
   }
 }
@@ -94,7 +98,7 @@ void draw_details(Scene& scene) {
   const std::string name = pick.scope == PickScope::place && !pick.path.empty() ? pick.path.back()
                            : is_block                                           ? facts->name
                                       : words_of(pick.category, have_shards(scene.shown));
-  paint.text(title, paint.fitted_ends(Style::strong, name, title.w), paint.colors.text,
+  paint.text(title, paint.fitted_place(Style::strong, name, title.w), paint.colors.text,
              Style::strong);
   paint.text(box.take_top(paint.px(kFactRow)),
              fmt::format("{}, rank {}", picked->run->name, picked->rank->lane.rank()),

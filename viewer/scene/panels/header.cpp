@@ -265,7 +265,14 @@ void draw_header(Scene& scene) {
     const Box place{end + paint.px(14), box.y + paint.px(2), box.right() - end, box.h};
     end = paint.text(place, notice, paint.colors.warning, Style::small);
   }
-  std::vector<std::string> how = {place_words(scene)};
+  std::vector<std::string> how;
+  const bool lacks_panel = scene.state().panels.alive && scene.geometry.alive.w <= 0 &&
+                           scene.geometry.details.w <= 0 && scene.geometry.what_if.w <= 0;
+  if (lacks_panel && scene.state().zoom > 1) {
+    how.push_back(
+        fmt::format("no room for the panels at {:.0f} %: Ctrl+-", 100 * scene.state().zoom));
+  }
+  how.push_back(place_words(scene));
   const auto add = [&](std::string words) {
     if (!words.empty()) how.push_back(std::move(words));
   };

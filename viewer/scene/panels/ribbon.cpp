@@ -185,6 +185,20 @@ void draw_bar(Painter& paint, const Stretch& stretch, const Box& place, float pa
 
 }  // namespace
 
+const Span* ribbon_span(const Lane& lane, const ActionNames& names, int64_t time_ns,
+                        bool is_lower_row) {
+  const auto& spans = lane.arrays().spans;
+  const auto begin_of = [](const Span& span) { return span.begin_ns; };
+  for (auto at = std::ranges::upper_bound(spans, time_ns, {}, begin_of); at != spans.begin();) {
+    --at;
+    const Stretch& stretch = lane.arrays().stretches[static_cast<size_t>(at->stretch)];
+    const bool is_lower = is_communication(names.part_of(stretch.phase, at->action));
+    if (at->end_ns >= time_ns && is_lower == is_lower_row) return &*at;
+    if (at->depth == 0 && at->end_ns < time_ns) return nullptr;
+  }
+  return nullptr;
+}
+
 void draw_ribbon(Scene& scene, const ShownRun& one, const CardGeometry& card) {
   Painter& paint = scene.paint;
   Box box = card.ribbon;
@@ -198,6 +212,7 @@ void draw_ribbon(Scene& scene, const ShownRun& one, const CardGeometry& card) {
   paint.image(box, scene.cache.get(fmt::format("ribbon {}", one.index), key,
                                    [&] { return RibbonImage(scene, one, width).draw(); }));
   paint.line(box.x, box.y + box.h / 2, box.right(), box.y + box.h / 2, paint.colors.card);
+  paint.area({box, Area::Kind::ribbon, one.index, one.rank});
   draw_names(scene, one, box);
   const float axis = card.y_axis.w - paint.px(5);
   paint.text_right({card.y_axis.x, box.y, axis, box.h / 2}, "compute", paint.colors.muted,

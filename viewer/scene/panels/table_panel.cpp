@@ -67,12 +67,14 @@ std::vector<Row> rows_of(const std::vector<ShownRun>& shown) {
   const auto reserved = [](const ShownRun& one) {
     return one.reserved_peak > 0 ? std::optional(one.reserved_peak) : std::nullopt;
   };
+  const auto beside = [](const ShownRun& one) { return one.lane->notes.beside_bytes; };
   const auto headroom = [](const ShownRun& one) -> std::optional<int64_t> {
-    const int64_t capacity = one.run->capacity_bytes();
-    if (capacity <= 0) return std::nullopt;
-    return capacity - std::max(one.reserved_peak, one.lane->lane.peak().max_bytes);
+    const auto use = one.run->device_use(*one.lane);
+    const bool has_any = use && !use->is_out_of_memory;
+    return has_any ? std::optional(use->free_bytes()) : std::nullopt;
   };
   rows.push_back(row_of(shown, "peak reserved", false, reserved));
+  rows.push_back(row_of(shown, "beside PyTorch", false, beside));
   rows.push_back(row_of(shown, "headroom", false, headroom));
   rows.back().more_is_better = true;
   std::erase_if(rows, [](const Row& row) {

@@ -60,7 +60,8 @@ void draw_verdict(Scene& scene, Box box) {
   Box state = box.take_top(paint.px(18));
   if (news.refusal) {
     paint.text(state, "no plan", paint.colors.warning, Style::strong);
-    return paint.text_lines(box, *news.refusal, paint.colors.warning, Style::small);
+    paint.text_lines(box, *news.refusal, paint.colors.warning, Style::small);
+    return;
   }
   if (!news.run) return (void)paint.text(state, "planning ...", paint.colors.muted, Style::small);
   const Run& run = scene.in.runs[*news.run];
