@@ -28,16 +28,18 @@ function pathOf(names, group, { by, from }) {
 }
 
 function treeNode(place) {
-  return { place, bytes: 0, count: 0, base: 0, baseCount: 0, children: new Map() };
+  return { place, bytes: 0, count: 0, base: 0, baseCount: 0, children: new Map(), of: new Map() };
 }
 
 class AliveTree {
-  constructor(compares) {
+  // `unchanged` are the files whose lines are the same in both runs.
+  constructor(compares, unchanged) {
     this.compares = compares;
+    this.unchanged = new Set(unchanged);
     this.root = treeNode(['all', '', 0]);
   }
   // Adds what is alive after a change. When two runs are compared, a place is the same whatever its
-  // folder and line.
+  // folder, and in a file that has changed, whatever its line.
   add(lane, change, options, isBaseline) {
     const sums = new Map();
     for (const block of lane.aliveAfter(change)) {
@@ -48,20 +50,23 @@ class AliveTree {
     }
     for (const [group, [bytes, count]] of sums) {
       const path = pathOf(lane.names, lane.names.groups[group], options);
-      this.addPath(path, bytes, count, isBaseline);
+      this.addPath(path, bytes, count, isBaseline, lane.names.groups[group][2]);
     }
   }
-  addPath(path, bytes, count, isBaseline) {
+  addPath(path, bytes, count, isBaseline, category) {
     let node = this.root;
     for (let i = -1; i < path.length; ++i) {
       if (i >= 0) node = this.child(node, path[i]);
       node[isBaseline ? 'base' : 'bytes'] += bytes;
       node[isBaseline ? 'baseCount' : 'count'] += count;
+      node.of.set(category, (node.of.get(category) || 0) + bytes);
     }
   }
   child(node, place) {
     const [name, file, line] = place;
-    const key = this.compares ? [name, withoutFolders(file)] : [name, file, line];
+    const base = withoutFolders(file);
+    const fixed = this.unchanged.has(base) ? line : 0;
+    const key = this.compares ? [name, base, fixed] : [name, file, line];
     const text = JSON.stringify(key);
     if (!node.children.has(text)) node.children.set(text, treeNode(place));
     return node.children.get(text);
@@ -103,7 +108,10 @@ class Flame {
   // Children lie side by side below their place; with two runs their sum can be wider than the
   // place.
   place(node, x, y, width) {
-    this.boxes.push({ node, x, y, width });
+    const outermost = node;
+    let calls = 0;  // that a chain of calls has besides the one that is drawn
+    while (node !== this.tree.root && isChain(node)) node = childrenOf(node)[0], ++calls;
+    this.boxes.push({ node, x, y, width, name: namedIn(outermost, node), calls });
     const children = childrenOf(node);
     const sum = children.reduce((bytes, child) => bytes + widthOf(child), 0);
     const scale = width / Math.max(widthOf(node), sum, 1);
@@ -115,15 +123,20 @@ class Flame {
     }
   }
 
-  drawBox(context, { node, x, y, width }, search) {
+  drawBox(context, { node, x, y, width, name = node, calls = 0 }, search) {
     const { compares } = this.tree;
-    const text = placeText(node.place);
+    const text = placeText(name.place) + (calls > 0 ? `  (+${calls})` : '');
     const isFound = search !== '' && text.toLowerCase().includes(search.toLowerCase());
     context.globalAlpha = search !== '' && !isFound ? 0.35 : 1;
-    context.fillStyle = compares ? differenceColor(node) : shadeOf(text);
+    context.fillStyle = compares ? color('grid') : categoryColor(node);
     context.fillRect(x, y, Math.max(0.5, width - 1), ROW - 1);
+    if (compares && node.bytes !== node.base) {
+      const part = (width * Math.abs(node.bytes - node.base)) / Math.max(1, widthOf(node));
+      context.fillStyle = color(node.bytes > node.base ? 'more' : 'less');
+      context.fillRect(x + width - part, y, Math.max(0.5, part - 1), ROW - 1);
+    }
     if (width > 24) {
-      context.fillStyle = textColor(node, compares);
+      context.fillStyle = compares ? color('text') : '#14161a';
       context.fillText(fitted(context, text, width - 8), x + 4, y + ROW / 2);
     }
     context.globalAlpha = 1;
@@ -152,21 +165,30 @@ function pathOfNode(root, wanted) {
   return null;
 }
 
-function differenceColor(node) {
-  if (node.bytes > node.base) return color('more');
-  return node.bytes < node.base ? color('less') : color('grid');
+// True for a call whose bytes are all those of its only further call.
+function isChain(node) {
+  const children = childrenOf(node);
+  return children.length === 1 && children[0].bytes === node.bytes && children[0].base === node.base;
 }
 
-function textColor(node, compares) {
-  if (!compares) return '#14161a';  // the shades are light in every theme
-  return node.bytes === node.base ? color('text') : color('card');
+// Returns the call that names a chain: the last one in the program's own code.
+function namedIn(first, last) {
+  let named = null;
+  for (let at = first; ; at = childrenOf(at)[0]) {
+    const [, file] = at.place;
+    if (file !== '' && !file.includes('/torch/')) named = at;
+    if (at === last) return named || last;
+  }
 }
 
-// Returns a colour that is always the same for the same text.
-function shadeOf(text) {
-  let hash = 0;
-  for (const c of text) hash = (Math.imul(hash, 31) + c.codePointAt(0)) >>> 0;
-  return `hsl(${200 + (hash % 60)} ${45 + (hash % 7) * 4}% ${68 + (hash % 5) * 3}%)`;
+// Returns the colour of the category that most of a place's bytes have.
+function categoryColor(node) {
+  let most = null;
+  for (const [category, bytes] of node.of) {
+    if (most === null || bytes > node.of.get(most)) most = category;
+  }
+  const found = facts.categories.find((it) => it.id === most);
+  return found ? `rgb(${found.color.join(' ')})` : color('grid');
 }
 
 function fitted(context, text, width) {
