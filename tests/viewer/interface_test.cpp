@@ -439,4 +439,32 @@ TEST_CASE("a frame says how far recordings have been read") {
   CHECK(text.find("50 %") != std::string::npos);
 }
 
+TEST_CASE("Escape closes an open menu, and nothing else") {
+  Stage stage;
+  stage.press("P");
+  REQUIRE(stage.state().cursor);
+  ImGui::GetIO().MousePos = {20, 8};
+  stage.frame();
+  ImGui::GetIO().MouseDown[0] = true;
+  stage.frame();
+  ImGui::GetIO().MouseDown[0] = false;
+  stage.frame();
+  const auto is_open = [&] {
+    const std::string text = stage.texts([&] { stage.interface.draw({1200, 800, 1, true}); });
+    return text.find("Export a page for any browser") != std::string::npos;
+  };
+  CHECK(is_open());
+  stage.press("Escape");
+  stage.frame();
+  CHECK_FALSE(is_open());
+  CHECK(stage.state().cursor);
+}
+
+TEST_CASE("the palette finds what leaks and what runs out of memory") {
+  for (const char* const word : {"leak", "oom", "out of memory"}) {
+    CAPTURE(word);
+    CHECK_FALSE(matching_commands(word).empty());
+  }
+}
+
 }  // namespace shardlens::viewer

@@ -19,8 +19,6 @@ constexpr std::array kMenus = {"File", "View",   "Align",  "Go",     "Lanes",
 constexpr ImGuiWindowFlags kSheet = ImGuiWindowFlags_NoTitleBar | ImGuiWindowFlags_NoResize |
                                     ImGuiWindowFlags_NoMove | ImGuiWindowFlags_NoSavedSettings;
 
-constexpr float kKeyWidth = 7;  // of a key in the key sheet, in line heights
-
 ImVec4 vec(const Color& c) {
   return {static_cast<float>(c.r) / 255, static_cast<float>(c.g) / 255,
           static_cast<float>(c.b) / 255, static_cast<float>(c.a) / 255};
@@ -127,8 +125,10 @@ void Interface::draw_menu() {
       const bool is_marked = is_on(command.id, presenter_.state()).value_or(false);
       if (ImGui::MenuItem(title.c_str(), key.c_str(), is_marked)) run(command);
     }
+    if (closes_menu_) ImGui::CloseCurrentPopup();
     ImGui::EndMenu();
   }
+  closes_menu_ = false;
   menu_height_ = ImGui::GetWindowSize().y;
   draw_hint();
   ImGui::EndMainMenuBar();
@@ -176,6 +176,8 @@ void Interface::take_input(const KeyPress& key) {
 }
 
 void Interface::take_command_key(const KeyChord& chord) {
+  closes_menu_ = is_menu_open() && chord == parse_chord("Escape");
+  if (closes_menu_) return;
   const auto fits = [&](const Command& command) { return parse_chord(command.key) == chord; };
   const auto at = std::ranges::find_if(commands(), fits);
   if (at != commands().end()) run(*at);
@@ -202,8 +204,12 @@ void Interface::take_question_key(const KeyPress& key) {
 
 /// Returns true if no sheet or open menu takes the pointer.
 bool Interface::is_over_picture(float y) const {
+  return asking_ == Prompt::nothing && y >= menu_height_ && !is_menu_open();
+}
+
+bool Interface::is_menu_open() {
   constexpr ImGuiPopupFlags kAny = ImGuiPopupFlags_AnyPopupId | ImGuiPopupFlags_AnyPopupLevel;
-  return asking_ == Prompt::nothing && y >= menu_height_ && !ImGui::IsPopupOpen("", kAny);
+  return ImGui::IsPopupOpen("", kAny);
 }
 
 void Interface::take_input(const PointerMove& move) {
@@ -402,6 +408,7 @@ void Interface::draw_palette() {
   const auto found = matching_commands(line_.text());
   chosen_ = found.empty() ? 0 : std::min(chosen_, found.size() - 1);
   const Command* wanted = nullptr;
+  if (found.empty()) ImGui::TextDisabled("no command has these words; F1 lists all");
   ImGui::BeginChild("found");
   for (size_t i = 0; i < found.size(); ++i) {
     const std::string title = fmt::format("{}##{}", found[i]->title, found[i]->id);
@@ -441,13 +448,22 @@ void Interface::draw_notes_list() {
 
 namespace {
 
+/// Returns the width of the longest key, with a gap after it.
+float key_width() {
+  float width = 0;
+  for (const Command& command : commands()) {
+    width = std::max(width, ImGui::CalcTextSize(std::string(command.key).c_str()).x);
+  }
+  return width + ImGui::GetFontSize();
+}
+
 /// Returns how many columns of keys and whole titles fit on the sheet, one to three.
 int key_columns() {
   float title = 0;
   for (const Command& command : commands()) {
     title = std::max(title, ImGui::CalcTextSize(std::string(command.title).c_str()).x);
   }
-  const float column = title + kKeyWidth * ImGui::GetFontSize();
+  const float column = title + key_width();
   return std::clamp(static_cast<int>(ImGui::GetContentRegionAvail().x / column), 1, 3);
 }
 
@@ -467,7 +483,7 @@ void Interface::draw_help() {
       for (const Command& command : commands()) {
         if (command.menu != menu) continue;
         ImGui::TextUnformatted(std::string(command.key).c_str());
-        ImGui::SameLine(ImGui::GetFontSize() * kKeyWidth);
+        ImGui::SameLine(key_width());
         ImGui::TextUnformatted(std::string(command.title).c_str());
       }
       ImGui::Spacing();

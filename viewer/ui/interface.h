@@ -64,6 +64,7 @@ class Interface {
   void take_input(const PointerMove& move);
   void take_input(const ButtonChange& change);
   bool is_over_picture(float y) const;
+  static bool is_menu_open();
   void take_command_key(const KeyChord& chord);
   void take_question_key(const KeyPress& key);
   void draw_tooltip();
@@ -99,6 +100,7 @@ class Interface {
   std::string said_;
   std::chrono::steady_clock::time_point said_at_{};
   float menu_height_ = 0;
+  bool closes_menu_ = false;  // an open menu, in the next frame
 };
 
 /// Draws a frame that shows how far recordings have been read, from 0 to 1.
