@@ -33,11 +33,11 @@ planner::RecordedRequests requests_of(const std::string& path) {
 }
 
 /// A recording that the model of the allocator can follow.
-class Replayed {
+class RecordingReplay {
  public:
   /// Reads the recording.
-  Replayed(const ReplayedRun& run, const models::TorchRules& rules)
-      : Replayed(run, rules, requests_of(run.path)) {}
+  RecordingReplay(const ReplayedRun& run, const models::TorchRules& rules)
+      : RecordingReplay(run, rules, requests_of(run.path)) {}
 
   /// Returns why a replay says nothing of this recording; nothing: it goes as the program did.
   std::optional<std::string> problem() const {
@@ -67,8 +67,8 @@ class Replayed {
   }
 
  private:
-  Replayed(const ReplayedRun& run, const models::TorchRules& rules,
-           planner::RecordedRequests requests)
+  RecordingReplay(const ReplayedRun& run, const models::TorchRules& rules,
+                  planner::RecordedRequests requests)
       : run_(run),
         unlimited_(planner::with_rules({}, rules)),
         addresses_(requests.addresses()),
@@ -111,7 +111,7 @@ Replays replays_of(const ReplayedRun& run) {
     replays.bands = profiler::exact_bands(run.allocated_peak_bytes, run.reserved_peak_bytes);
     if (run.retries == 0) return replays;
   }
-  const Replayed replayed(run, rules);
+  const RecordingReplay replayed(run, rules);
   if (const auto problem = replayed.problem()) {
     if (!addresses_decide) return replays;
     return {.doubt = "how much of the peaks depends on the driver's addresses is not known: " +

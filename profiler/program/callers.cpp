@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <string_view>
 
 #include "profiler/recording/python_rules.h"
@@ -19,6 +21,15 @@ std::string_view after_last(std::string_view text, char separator) {
 bool is_of_python(std::string_view file) {
   return file.find("/lib/python3.") != std::string_view::npos &&
          file.find("-packages/") == std::string_view::npos;
+}
+
+/// True for a frame of PyTorch's own C++ in a snapshot's stacks.
+bool is_native(std::string_view file) {
+  constexpr std::array<std::string_view, 8> kEndings = {".cpp", ".cc",  ".cxx", ".c",
+                                                        ".h",   ".hpp", ".cu",  ".cuh"};
+  return file == "??" || std::ranges::any_of(kEndings, [&](std::string_view ending) {
+           return file.ends_with(ending);
+         });
 }
 
 }  // namespace
@@ -47,7 +58,8 @@ std::string Callers::caller_of(uint32_t label) const {
   for (uint32_t frame = stacks_.innermost_frame(label); frame != 0;
        frame = stacks_.frames[frame].caller) {
     const StackFrame& at = stacks_.frames[frame];
-    const bool is_of_program_or_python = at.file != 0 && is_of_program(text(at.file));
+    const bool is_of_program_or_python =
+        at.file != 0 && is_of_program(text(at.file)) && !is_native(text(at.file));
     if (is_forward_frame(frame)) {
       caller = 0;  // it is further out
     } else if (is_of_program_or_python && has_maker && caller == 0 &&

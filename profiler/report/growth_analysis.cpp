@@ -42,6 +42,15 @@ int64_t common_distance(const std::vector<GrowingLabel>& labels, double rate) {
   return std::max<int64_t>(every, 1);
 }
 
+/// Returns the number of the last allocation in a `forward`; 0 if there is none.
+uint64_t last_in_forward(const std::vector<LabelSpan>& spans, const Callers& callers) {
+  uint64_t last = 0;
+  for (const LabelSpan& one : spans) {
+    if (one.count > 0 && callers.is_in_forward(one.label)) last = std::max(last, one.last);
+  }
+  return last;
+}
+
 }  // namespace
 
 std::optional<uint32_t> Analysis::label_of_rounds(const std::vector<std::string>& strings,
@@ -49,8 +58,11 @@ std::optional<uint32_t> Analysis::label_of_rounds(const std::vector<std::string>
   if (growth_.marks() >= 2) return std::nullopt;
   const Callers callers(strings, stacks);
   std::vector<LabelSpan> spans = growth_.spans();
+  const uint64_t last_forward = last_in_forward(spans, callers);
   std::erase_if(spans, [&](const LabelSpan& one) {
     const uint64_t length = one.last - one.first;
+    // Rounds after the last forward are those of an optimizer that meets its parameters.
+    if (last_forward > 0 && last_forward < one.first + length / 2) return true;
     return one.label == 0 || one.count < kLeastRounds || callers.is_in_forward(one.label) ||
            growth_.allocations() - one.last > 2 * length / static_cast<uint64_t>(one.count - 1);
   });

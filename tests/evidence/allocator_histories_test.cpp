@@ -48,7 +48,7 @@ bool has_failure(const GpuHistory& history) {
 }
 
 /// Writes a history's events as the recorder would have.
-class AsRecorded {
+class HistoryEvents {
  public:
   std::vector<profiler::Event> events(const GpuHistory& history) && {
     for (const GpuEvent& event : history.events) take(event);
@@ -152,7 +152,7 @@ TEST_CASE("a recording's requests and addresses lead to the peaks of our own H10
     if (!is_replayed) continue;
     INFO(history.file);
     planner::RecordedRequests requests;
-    for (const profiler::Event& event : AsRecorded().events(history)) requests.take(event);
+    for (const profiler::Event& event : HistoryEvents().events(history)) requests.take(event);
     CHECK_FALSE(requests.ran_out());
     CHECK_FALSE(requests.has_more_than_model());
     const planner::SegmentAddresses addresses = requests.addresses();

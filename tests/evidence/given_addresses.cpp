@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kInvalidValue = 1;  // cudaErrorInvalidValue
 
-struct Given {
+struct GivenAddresses {
   std::vector<uint64_t> addresses;
   size_t next = 0;
   std::unordered_map<uint64_t, void*> real;  // of the null device, by the given address
@@ -19,8 +19,8 @@ struct Given {
   bool has_next() const { return next < addresses.size() && !real.contains(addresses[next]); }
 };
 
-Given& given() {
-  static Given* const instance = new Given;  // outlives PyTorch's own statics
+GivenAddresses& given() {
+  static GivenAddresses* const instance = new GivenAddresses;  // outlives PyTorch's own statics
   return *instance;
 }
 
