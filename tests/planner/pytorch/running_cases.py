@@ -105,7 +105,7 @@ def check_refusals(folder):
     for words, flags in (
         ("transformers cannot read it", ["--model", folder]),
         ("does not divide", ["--model", config_in(folder, "llama"), "--strategy", "hsdp", "--replicas", "3"]),
-        ("invalid choice", ["--model", config_in(folder, "llama"), "--param-dtype", "int3"]),
+        ("invalid choice", ["--model", config_in(folder, "llama"), "--optimizer", "lion"]),
     ):
         done = plan(*flags, "--out", folder / "refused")
         assert done.returncode != 0 and words in done.stdout + done.stderr, done.stdout + done.stderr
