@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <stdexcept>
 #include <string_view>
@@ -33,9 +32,7 @@ constexpr std::string_view kUsage =
     "names what to ignore: damaged, growing, killed, newer, lost, out-of-memory, ranks, world,\n"
     "device, steps.\n";
 
-std::string percent_text(double percent) {
-  return std::isinf(percent) ? std::string("from nothing") : fmt::format("{:+.2f} %", percent);
-}
+std::string percent_text(double percent) { return growth_percent_text(percent, 2); }
 
 /// Returns by how much a peak grows in those orders of addresses in which it is least and most, if
 /// this answers the gate otherwise than `growth` does; nothing if it does not.

@@ -1,6 +1,9 @@
 #include "profiler/compare/diff.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <stdexcept>
@@ -80,6 +83,10 @@ double Pair::growth_percent() const {
   if (growth_bytes() == 0) return 0;
   if (a_bytes == 0) return std::numeric_limits<double>::infinity();
   return 100 * static_cast<double>(growth_bytes()) / static_cast<double>(a_bytes);
+}
+
+std::string growth_percent_text(double percent, int decimals) {
+  return std::isinf(percent) ? "from nothing" : fmt::format("{:+.{}f} %", percent, decimals);
 }
 
 double RankDiff::growth_percent() const { return peak.growth_percent(); }

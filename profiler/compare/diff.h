@@ -23,6 +23,9 @@ struct Pair {
   double growth_percent() const;
 };
 
+/// Returns "+9.99 %", with as many decimals; "from nothing" for an infinite growth.
+std::string growth_percent_text(double percent, int decimals);
+
 struct StepDiff {
   int64_t step = 0;
   Pair peak;

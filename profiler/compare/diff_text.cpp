@@ -26,10 +26,6 @@ constexpr size_t kVerdictCategories = 3;
 
 std::string signed_text(int64_t bytes) { return (bytes > 0 ? "+" : "") + bytes_text(bytes); }
 
-std::string percent_text(double percent) {
-  return std::isinf(percent) ? std::string("from nothing") : fmt::format("{:+.1f} %", percent);
-}
-
 /// Returns the categories that differ, the greatest change first.
 std::vector<size_t> changed_categories(const RankDiff& diff) {
   std::vector<size_t> order;
@@ -159,12 +155,12 @@ std::string verdict(const RankDiff& diff) {
   if (growth == 0 && order.empty()) {
     return fmt::format("the peaks are equal, {}", bytes_text(diff.peak.a_bytes));
   }
-  std::string text =
-      growth == 0
-          ? fmt::format("the peaks are equal, {}, but their contents differ",
-                        bytes_text(diff.peak.a_bytes))
-          : fmt::format("B's peak is {} {} A's ({})", bytes_text(std::abs(growth)),
-                        growth > 0 ? "above" : "below", percent_text(diff.growth_percent()));
+  std::string text = growth == 0
+                         ? fmt::format("the peaks are equal, {}, but their contents differ",
+                                       bytes_text(diff.peak.a_bytes))
+                         : fmt::format("B's peak is {} {} A's ({})", bytes_text(std::abs(growth)),
+                                       growth > 0 ? "above" : "below",
+                                       growth_percent_text(diff.growth_percent(), 1));
   for (size_t i = 0; i < std::min(kVerdictCategories, order.size()); ++i) {
     text += fmt::format("{} {} {}", i == 0 ? ":" : ",",
                         signed_text(diff.categories[order[i]].growth_bytes()),

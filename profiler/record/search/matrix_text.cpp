@@ -89,10 +89,8 @@ std::string recipes_text(const std::vector<std::string>& recipes) {
   return text + fmt::format(" and {} more", recipes.size() - kNamedRecipes);
 }
 
-std::string growth_text(const RecipeResult& recipe) {
-  if (!recipe.diff) return "";
-  const double percent = recipe.diff->gated_growth_percent();
-  return std::isinf(percent) ? "from nothing" : fmt::format("{:+.2f} %", percent);
+std::string recipe_growth(const RecipeResult& recipe) {
+  return recipe.diff ? growth_percent_text(recipe.diff->gated_growth_percent(), 2) : "";
 }
 
 /// Returns the recipe's figures as (allocated, reserved), or how it ended and nothing.
@@ -122,7 +120,7 @@ std::string summary_of(const MatrixOptions& options, const Matrix& matrix) {
 std::string matrix_row(const RecipeResult& recipe, size_t width) {
   const auto [allocated, reserved] = figures_of(recipe);
   std::string row = fmt::format("  {:<7} {:<{}} {:>13} {:>12} {:>10}", words_of(recipe.state).shown,
-                                recipe.name, width, allocated, reserved, growth_text(recipe));
+                                recipe.name, width, allocated, reserved, recipe_growth(recipe));
   if (recipe.state == RecipeState::not_compared) row += "  " + recipe.why;
   return row.substr(0, row.find_last_not_of(' ') + 1) + "\n";
 }
@@ -170,7 +168,7 @@ std::string markdown_row_of(const RecipeResult& recipe) {
                      words_of(recipe.state).said,
                      has_base ? from(recipe.diff->peak.a_bytes, allocated) : cell_text(allocated),
                      has_reserved ? from(recipe.diff->reserved->a_bytes, reserved) : reserved,
-                     growth_text(recipe));
+                     recipe_growth(recipe));
 }
 
 }  // namespace
