@@ -10,6 +10,24 @@ namespace shardlens::profiler {
 
 using PlacedValue = std::pair<std::string, int64_t>;  // a placeholder's name and its value
 
+/// Returns each combination of the lists' values, with their names. The last list varies fastest.
+template <typename Value>
+std::vector<std::vector<std::pair<std::string, Value>>> combinations_of(
+    const std::vector<std::pair<std::string, std::vector<Value>>>& lists) {
+  std::vector<std::vector<std::pair<std::string, Value>>> all(1);
+  for (const auto& [name, values] : lists) {
+    std::vector<std::vector<std::pair<std::string, Value>>> longer;
+    for (const auto& combination : all) {
+      for (const Value& value : values) {
+        longer.push_back(combination);
+        longer.back().emplace_back(name, value);
+      }
+    }
+    all = std::move(longer);
+  }
+  return all;
+}
+
 /// Returns the names of the placeholders, each once, in their order.
 std::vector<std::string> placeholders_in(const std::vector<std::string>& command);
 

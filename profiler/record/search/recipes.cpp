@@ -20,7 +20,7 @@ namespace {
 using Tree = nlohmann::json;
 using KeyValue = std::pair<std::string, std::string>;  // a key and its value; empty: without it
 
-constexpr size_t kMostRecipes = 10'000;
+constexpr double kMostRecipes = 10'000;
 constexpr const char* kFlagless = "true";
 
 /// Returns a value as it is written on a command line; empty for what leaves the flag out.
@@ -78,9 +78,13 @@ class RecipeKeys {
   }
 
   /// Adds each combination.
-  void add_to(std::vector<Recipe>& recipes, const std::string& out) {
-    std::vector<KeyValue> chosen;
-    add(recipes, out, chosen);
+  void add_to(std::vector<Recipe>& recipes, const std::string& out) const {
+    double runs = 1;
+    for (const auto& [key, values] : lists_) runs *= static_cast<double>(values.size());
+    if (static_cast<double>(recipes.size()) + runs > kMostRecipes) {
+      refuse("", fmt::format("above {} runs", kMostRecipes));
+    }
+    for (const auto& chosen : combinations_of(lists_)) recipes.push_back(recipe_of(out, chosen));
   }
 
  private:
@@ -96,20 +100,6 @@ class RecipeKeys {
   [[noreturn]] void refuse(const std::string& key, const std::string& why) const {
     throw std::invalid_argument(
         fmt::format("recipe {}: {}{}{}", name_, key, key.empty() ? "" : ": ", why));
-  }
-
-  void add(std::vector<Recipe>& recipes, const std::string& out, std::vector<KeyValue>& chosen) {
-    if (chosen.size() == lists_.size()) {
-      if (recipes.size() == kMostRecipes) refuse("", fmt::format("above {} runs", kMostRecipes));
-      recipes.push_back(recipe_of(out, chosen));
-      return;
-    }
-    const auto& [key, values] = lists_[chosen.size()];
-    for (const std::string& value : values) {
-      chosen.emplace_back(key, value);
-      add(recipes, out, chosen);
-      chosen.pop_back();
-    }
   }
 
   Recipe recipe_of(const std::string& out, const std::vector<KeyValue>& chosen) const {

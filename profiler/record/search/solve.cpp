@@ -78,19 +78,6 @@ class Bisection {
   Solution solution_;
 };
 
-void add_runs(const SweepOptions& options, size_t at, std::vector<PlacedValue>& values,
-              std::vector<std::vector<PlacedValue>>& all) {
-  if (at == options.values.size()) {
-    all.push_back(values);
-    return;
-  }
-  for (const int64_t value : options.values[at].second) {
-    values.emplace_back(options.values[at].first, value);
-    add_runs(options, at + 1, values, all);
-    values.pop_back();
-  }
-}
-
 }  // namespace
 
 Solution solve(const SolveOptions& options, const RunWithValue& run) {
@@ -109,9 +96,7 @@ Solution solve(const SolveOptions& options, VariantRunner& runner) {
 }
 
 std::vector<SweptRun> sweep(const SweepOptions& options, VariantRunner& runner) {
-  std::vector<PlacedValue> values;
-  std::vector<std::vector<PlacedValue>> all;
-  add_runs(options, 0, values, all);
+  const auto all = combinations_of(options.values);
   std::vector<RecordOptions> programs;
   std::vector<std::string> names;
   for (const auto& one : all) {
