@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <optional>
+#include <ranges>
 #include <stdexcept>
 #include <string_view>
 
@@ -23,7 +24,8 @@ struct Setting {
   std::string name;   // "param_dtype"
   std::string value;  // as Python writes it
   std::string help;
-  size_t value_at = 0;  // in the program's text
+  size_t value_at = 0;     // in the program's text
+  std::string given = {};  // by the flag; empty: the program's own value
 
   std::string flag() const {
     std::string words = name;
@@ -67,35 +69,32 @@ std::string source_of(const std::filesystem::path& program) {
 /// Holds the values that flags give to settings.
 class GivenSettings {
  public:
-  explicit GivenSettings(const std::string& text) : text_(text), settings_(settings_in(text)) {
-    texts_.resize(settings_.size());
-    switches_.resize(settings_.size());
-  }
+  explicit GivenSettings(const std::string& text) : text_(text), settings_(settings_in(text)) {}
 
   void add_to(CLI::App& app) {
-    for (size_t i = 0; i < settings_.size(); ++i) {
-      const std::string flag = "--" + settings_[i].flag();
-      if (settings_[i].is_switch()) {
-        app.add_flag_callback(flag, [this, i] { switches_[i] = true; });
+    for (Setting& one : settings_) {
+      const std::string flag = "--" + one.flag();
+      if (one.is_switch()) {
+        app.add_flag_callback(flag, [&one] { one.given = "True"; });
       } else {
-        app.add_option(flag, texts_[i]);
+        app.add_option(flag, one.given);
       }
     }
   }
 
   /// Leaves a value to another command of ours, which tries several: "{batch}".
   void leave_open(const std::string& name) {
-    for (size_t i = 0; i < settings_.size(); ++i) {
-      if (settings_[i].name == name) texts_[i] = "{" + name + "}";
+    for (Setting& one : settings_) {
+      if (one.name == name) one.given = "{" + name + "}";
     }
   }
 
   std::vector<std::string> flags() const {
     std::vector<std::string> flags;
-    for (size_t i = 0; i < settings_.size(); ++i) {
-      if (!switches_[i] && texts_[i].empty()) continue;
-      flags.push_back("--" + settings_[i].flag());
-      if (!switches_[i]) flags.push_back(texts_[i]);
+    for (const Setting& one : settings_) {
+      if (one.given.empty()) continue;
+      flags.push_back("--" + one.flag());
+      if (!one.is_switch()) flags.push_back(one.given);
     }
     return flags;
   }
@@ -103,11 +102,10 @@ class GivenSettings {
   /// Returns the program with the given values in place of its own.
   std::string written() const {
     std::string text = text_;
-    for (size_t i = settings_.size(); i-- > 0;) {  // from the last, so that places stay
-      if (!switches_[i] && texts_[i].empty()) continue;
-      std::string value = switches_[i] ? "True" : texts_[i];
-      if (settings_[i].is_word()) value = python_text(value);
-      text.replace(settings_[i].value_at, settings_[i].value.size(), value);
+    for (const Setting& one : std::views::reverse(settings_)) {  // so that places stay
+      if (one.given.empty()) continue;
+      text.replace(one.value_at, one.value.size(),
+                   one.is_word() ? python_text(one.given) : one.given);
     }
     return text;
   }
@@ -124,8 +122,6 @@ class GivenSettings {
 
   std::string text_;
   std::vector<Setting> settings_;
-  std::vector<std::string> texts_;
-  std::vector<bool> switches_;
 };
 
 /// Flags of the plan itself.
