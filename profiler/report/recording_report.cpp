@@ -41,27 +41,37 @@ RecordingNotes notes_beside(const std::string& recording) {
   return notes;
 }
 
-void add_notes(RankReport& report, const RecordingNotes& notes) {
+namespace {
+
+RankReport noted_report(Analysis& analysis, const Reader& reader, const std::string& path) {
+  RankReport report =
+      analysis.finish(reader.header(), reader.strings(), reader.judgement(), reader.stacks());
+  report.source = path;
+  const RecordingNotes notes = notes_beside(path);
   report.foresee_full(notes.beside_bytes.value_or(0));
   report.bands = notes.bands;
   report.program.fingerprints.insert(notes.fingerprints.begin(), notes.fingerprints.end());
+  return report;
+}
+
+}  // namespace
+
+RankReport finish_report(Analysis& analysis, const Reader& reader, const std::string& path) {
+  if (const auto label = analysis.label_of_rounds(reader.strings(), reader.stacks())) {
+    Analysis by_rounds;
+    by_rounds.count_rounds_by(*label);
+    Reader again(path);
+    read_into(by_rounds, again);
+    return noted_report(by_rounds, again, path);
+  }
+  return noted_report(analysis, reader, path);
 }
 
 RankReport report_of(const std::string& path) {
-  std::optional<Reader> reader(path);
+  Reader reader(path);
   Analysis analysis;
-  read_into(analysis, *reader);
-  if (const auto label = analysis.label_of_rounds(reader->strings(), reader->stacks())) {
-    analysis = Analysis();
-    analysis.count_rounds_by(*label);
-    reader.emplace(path);
-    read_into(analysis, *reader);
-  }
-  RankReport report =
-      analysis.finish(reader->header(), reader->strings(), reader->judgement(), reader->stacks());
-  report.source = path;
-  add_notes(report, notes_beside(path));
-  return report;
+  read_into(analysis, reader);
+  return finish_report(analysis, reader, path);
 }
 
 }  // namespace shardlens::profiler

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "profiler/file/reader.h"
 #include "profiler/recording/peak_bands.h"
 #include "profiler/report/report.h"
 
@@ -21,8 +22,9 @@ struct RecordingNotes {
 /// Returns the notes of a recording; empty ones if it has none.
 RecordingNotes notes_beside(const std::string& recording);
 
-/// Adds the notes to the report of their recording.
-void add_notes(RankReport& report, const RecordingNotes& notes);
+/// Ends the analysis of all events that `reader` has read from `path`, and adds the notes. A
+/// program without steps is read again: its rounds begin at a line that is known only now.
+RankReport finish_report(Analysis& analysis, const Reader& reader, const std::string& path);
 
 /// Reads the file at `path` block by block, so that only what is alive is in memory. The report's
 /// `source` is the path. Throws as Reader does.

@@ -395,19 +395,10 @@ Lane read_lane(const std::string& path, std::optional<Space> space, const ReadPr
           fmt::format("{}: reading was stopped; Ctrl+L reloads all runs", path));
     }
   }
-  const auto report = [&] {
-    // A program without steps is read again: its rounds begin at a line that is known only now.
-    const bool has_rounds = analysis.label_of_rounds(reader.strings(), reader.stacks()).has_value();
-    if (has_rounds) return profiler::report_of(path);
-    profiler::RankReport once =
-        analysis.finish(reader.header(), reader.strings(), reader.judgement(), reader.stacks());
-    add_notes(once, profiler::notes_beside(path));
-    return once;
-  };
   return builder.finish({.header = reader.header(),
                          .strings = reader.strings(),
                          .stacks = reader.stacks(),
-                         .findings = findings_of(report()),
+                         .findings = findings_of(finish_report(analysis, reader, path)),
                          .judgement = reader.judgement()});
 }
 
