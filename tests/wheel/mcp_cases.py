@@ -30,26 +30,7 @@ from mcp.client.stdio import StdioServerParameters
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOOLS = ["advise", "compare", "help", "plan", "record", "report", "solve", "sweep"]
 ON_L4 = {"device": "null:l4"}
-PROGRAM = """
-import sys
-import torch
-from torch import nn
-
-class Block(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.grow, self.shrink = nn.Linear(1024, 4096), nn.Linear(4096, 1024)
-
-    def forward(self, x):
-        return x + self.shrink(torch.relu(self.grow(x)))
-
-model = nn.Sequential(*[Block() for _ in range(8)]).to("cuda")
-optimizer = torch.optim.AdamW(model.parameters())
-for _ in range(3):
-    model(torch.randn(int(sys.argv[1]), 1024, device="cuda")).sum().backward()
-    optimizer.step()
-    optimizer.zero_grad()
-"""
+PROGRAM = ROOT / "tests/profiler/record/scripts/levers/batches.py"
 
 
 class Session:
@@ -83,7 +64,7 @@ async def check_answers(session):
     await session.expect(0, "recompute=", "help", command="record --levers")
     await session.expect(3, "does not fit", "plan", flags={"model": "llama-8b", "gpu": "l4"})
     small = {**ON_L4, "capacity": "1700MiB"}
-    command = ["train.py", "4096"]
+    command = ["train.py", "--batch", "4096"]
     await session.expect(3, "does not fit", "record", command=command, flags={**small, "out": "a"})
     chosen = {**ON_L4, "fit": "1700MiB", "levers": "optimizer=fused,recompute=full"}
     await session.expect(0, "with recompute=full it takes", "advise", command=command, flags=chosen)
@@ -95,24 +76,24 @@ async def check_answers(session):
 
 async def check_searches(session):
     flags = {**ON_L4, "capacity": "1700MiB", "from": 2048, "most": 3072}
-    text = await session.expect(0, "is_solved", "solve", command=["train.py", "{batch}"], flags=flags,
-                                json=True)  # fmt: skip
+    command = ["train.py", "--batch", "{batch}"]
+    text = await session.expect(0, "is_solved", "solve", command=command, flags=flags, json=True)
     assert '"name": "batch"' in text, text
     values = {"batch": [1024, 2048]}
-    await session.expect(0, "batch=2048", "sweep", command=["train.py", "{batch}"], values=values,
-                         flags=ON_L4)  # fmt: skip
+    await session.expect(0, "batch=2048", "sweep", command=command, values=values, flags=ON_L4)
 
 
 async def check_refusals(session):
+    fixed, open_ = ["train.py", "--batch", "8"], ["train.py", "--batch", "{batch}"]
     for words, tool, arguments in (
         ("banana", "plan", {"flags": {"model": "banana", "gpu": "l4"}}),
         ("valid dictionary", "plan", {"flags": 7}),
         ("command is empty", "record", {"command": []}),
         ("there is no command 'rm -rf'", "help", {"command": "rm -rf"}),
         ("(exit code 2)", "report", {"run": "nowhere"}),
-        ("0 placeholders", "solve", {"command": ["train.py", "8"]}),
-        ("no-such-lever", "record", {"command": ["train.py", "8"], "flags": {"with": "no-such-lever"}}),
-        ("--values batch=", "sweep", {"command": ["train.py", "{batch}"], "values": {"batch": []}}),
+        ("0 placeholders", "solve", {"command": fixed}),
+        ("no-such-lever", "record", {"command": fixed, "flags": {"with": "no-such-lever"}}),
+        ("--values batch=", "sweep", {"command": open_, "values": {"batch": []}}),
         ("Unknown tool", "erase", {}),
     ):
         await session.expect_refusal(words, tool, arguments)
@@ -152,7 +133,7 @@ def main():
         (package / "bin").symlink_to(build / "bin")
         work = pathlib.Path(folder) / "work"
         work.mkdir()
-        (work / "train.py").write_text(PROGRAM)
+        shutil.copy(PROGRAM, work / "train.py")
         environment = {**os.environ, "PYTHONPATH": str(package.parent)}
         check_missing_sdk(environment)
         return anyio.run(run_cases, environment, work)

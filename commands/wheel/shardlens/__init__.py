@@ -27,13 +27,12 @@ import csv
 import html
 import json
 import os
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Mapping, Sequence, Union
 
-from ._program import Ended, ShardlensError, ask, flags_of
+from ._program import Ended, ShardlensError, ask, flags_of, words_of
 
 if TYPE_CHECKING:
     import numpy
@@ -216,9 +215,7 @@ def _run(
     answers: Sequence[int],
 ) -> tuple[Path, Ended]:
     """Runs a command that runs a program. Returns the folder of its recordings, and its end."""
-    words = [os.fspath(word) for word in command]
-    if words and words[0].endswith(".py"):
-        words.insert(0, sys.executable)
+    words = words_of(command)
     folder = Path(out) if out is not None else _new_folder(words)
     return folder, ask([name, *options, "--out", str(folder), "--", *words], answers)
 

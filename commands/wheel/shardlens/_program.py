@@ -73,6 +73,12 @@ def ask(arguments: Sequence[str], answers: Sequence[int]) -> Ended:
     raise ShardlensError(why, ended.returncode)
 
 
+def words_of(command: Sequence[str | os.PathLike[str]]) -> list[str]:
+    """Returns a program's words. A script is run by this Python."""
+    words = [os.fspath(word) for word in command]
+    return [sys.executable, *words] if words and words[0].endswith(".py") else words
+
+
 def flags_of(options: Mapping[str, object]) -> list[str]:
     """Returns options as flags: `param_dtype="bf16", explain=True` as `--param-dtype bf16
     --explain`. A keyword of Python has a `_` after it: `from_=2`, `with_="recompute"`."""

@@ -11,11 +11,10 @@ https://py.sdk.modelcontextprotocol.io.
 
 from __future__ import annotations
 
-import sys
 from typing import TypedDict
 
 from . import _program
-from ._program import ShardlensError, flags_of
+from ._program import ShardlensError, flags_of, words_of
 
 try:
     from mcp.server.mcpserver import MCPServer
@@ -59,8 +58,7 @@ def reply_of_program(
     """Runs a command that runs a program: a script is run by the server's own Python."""
     if not command:
         raise ToolError("command is empty; give the program's words, such as ['train.py']")
-    python = [sys.executable] if command[0].endswith(".py") else []
-    return reply_of([name, *options, "--", *python, *command], answers)
+    return reply_of([name, *options, "--", *words_of(command)], answers)
 
 
 def options_of(flags: Flags | None, json: bool = False) -> list[str]:
