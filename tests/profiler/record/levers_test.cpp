@@ -252,7 +252,7 @@ TEST_CASE("advise finds the cheapest set that brute force finds") {
       CHECK(cheapest == kNothingFits);
       continue;
     }
-    // Of more than three levers only the cheapest together are tried.
+    // Where more than three levers help, only the cheapest three are tried together.
     const int cost = cost_of(*best);
     CHECK((best->options.levers.size() > 3 ? cost <= cheapest : cost == cheapest));
     CHECK(best == &found.tried.front());
