@@ -311,9 +311,10 @@ def check_other_gpu(folder):
 
 
 def check_nvml(folder):
-    """Checks that NVML has the GPUs that CUDA has, and their memory."""
-    run = OnNullDevice(folder, PYTHON, HERE / "scripts" / "nvml.py", flags=["--gpus-per-node", "3"])
-    run.expect(0, "GPUs 3 3 differ [[], [], []]", "another None None None", "equal")
+    """Checks that NVML has the GPUs that CUDA has, and their memory: a tensor and what is beside."""
+    run = OnNullDevice(folder, PYTHON, HERE / "scripts" / "nvml.py",
+                       flags=["--gpus-per-node", "3", "--beside", "700MiB"])
+    run.expect(0, "GPUs 3 3 differ [[], [], []]", "used 956 MiB", "another None None None", "equal")
 
 
 def check_data_parallel(folder):

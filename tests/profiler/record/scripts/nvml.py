@@ -40,7 +40,7 @@ def differences(gpu):
         "by UUID": handle_by("nvmlDeviceGetHandleByUUID", uuid) == handle,
         "by bus": handle_by("nvmlDeviceGetHandleByPciBusId_v2", bus) == handle,
         "memory": (memory.free, memory.total) == torch.cuda.mem_get_info(gpu),
-        "used": memory.used == 256 << 20,
+        "used": memory.used == memory.total - memory.free,
     }
     return [name for name, is_same in answers.items() if not is_same]
 
@@ -50,6 +50,7 @@ count = ctypes.c_uint()
 assert nvml.nvmlInit_v2() == 0 and nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) == 0
 print("GPUs", count.value, torch.cuda.device_count(), "differ",
       [differences(gpu) for gpu in range(count.value)])
+print("used", memory_of(handle_by("nvmlDeviceGetHandleByIndex_v2", 0)).used >> 20, "MiB")
 print("another", handle_by("nvmlDeviceGetHandleByIndex_v2", count.value),
       handle_by("nvmlDeviceGetHandleByPciBusId_v2", b"0000:40:00.0"),
       handle_by("nvmlDeviceGetHandleByUUID", b"GPU-0"))
