@@ -26,6 +26,16 @@ std::string without_lines(std::string_view function) {
   return text;
 }
 
+/// Returns "forward, backward from main" of "forward, backward from train.py main" in train.py: a
+/// file that is renamed does not make another function either.
+std::string without_file(std::string function, const std::string& file) {
+  const std::string caller = ", backward from " + file + " ";
+  const size_t at = function.find(caller);
+  if (at != std::string::npos)
+    function.erase(at + caller.size() - file.size() - 1, file.size() + 1);
+  return function;
+}
+
 /// Reads "train.py:41 forward"; returns nothing for any other label.
 std::optional<Origin> line_of_program(std::string_view label) {
   for (size_t colon = label.find(':'); colon != std::string_view::npos;
@@ -36,11 +46,11 @@ std::optional<Origin> line_of_program(std::string_view label) {
     const auto [end, error] = std::from_chars(first, last, line);
     const bool is_whole = error == std::errc{} && (end == last || *end == ' ');
     if (!is_whole || colon == 0) continue;
-    const std::string_view file = label.substr(0, colon);
-    return Origin{.file = std::string(file.substr(file.rfind('/') + 1)),
-                  .line = line,
-                  .function = end == last ? "" : without_lines({end + 1, last}),
-                  .module = ""};
+    const std::string_view path = label.substr(0, colon);
+    const std::string file(path.substr(path.rfind('/') + 1));
+    const std::string function = end == last ? "" : without_lines({end + 1, last});
+    return Origin{
+        .file = file, .line = line, .function = without_file(function, file), .module = ""};
   }
   return std::nullopt;
 }

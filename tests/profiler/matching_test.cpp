@@ -330,7 +330,11 @@ TEST_CASE("an origin is a line of a program or a module in a kind of action") {
   CHECK(origin_of("train.py:41 forward", "") == Origin{"train.py", 41, "forward", ""});
   CHECK(origin_of("C:x.py:3 <module>", "") == Origin{"C:x.py", 3, "<module>", ""});
   CHECK(origin_of("t.py:4 forward, backward from t.py:30 main", "") ==
-        Origin{"t.py", 4, "forward, backward from t.py main", ""});
+        Origin{"t.py", 4, "forward, backward from main", ""});
+  CHECK(origin_of("src/t.py:4 forward, backward from t.py:30 main", "").function ==
+        "forward, backward from main");
+  CHECK(origin_of("model.py:4 forward, backward from t.py:30 main", "").function ==
+        "forward, backward from t.py main");
   CHECK(origin_of("mlp3", "BACKWARD mlp3 bucket 0") == Origin{"", 0, "BACKWARD", "mlp3"});
   CHECK(origin_of("", "FORWARD mlp3") == Origin{"", 0, "FORWARD", "mlp3"});
   CHECK(origin_of("torch::unwind()", "") == Origin{"", 0, "", "torch::unwind()"});
