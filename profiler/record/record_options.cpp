@@ -197,7 +197,7 @@ RecordOptions parse_record_options(const Words& arguments) {
   if (dashes != arguments.end()) options.command.assign(dashes + 1, arguments.end());
   CLI::App app;
   app.set_help_flag();
-  std::string device(kCuda), capacity, beside, ranks, routing, with, fail_on;
+  std::string device(kCuda), capacity, beside, ranks, routing, with, lengths, fail_on;
   app.add_flag("--help,-h", options.help);
   app.add_option("--device", device);
   app.add_option("--capacity", capacity);
@@ -211,6 +211,7 @@ RecordOptions parse_record_options(const Words& arguments) {
   app.add_option("--routing", routing);
   app.add_option("--true", options.true_at)->allow_extra_args(false);
   app.add_option("--with", with);
+  app.add_option("--lengths", lengths);
   app.add_flag("--levers", options.lists_levers);
   app.add_option("--out", options.out);
   app.add_option("--fail-on", fail_on);
@@ -221,6 +222,7 @@ RecordOptions parse_record_options(const Words& arguments) {
     throw std::invalid_argument(
         fmt::format("{}; the command comes after --, see --help", error.what()));
   }
+  if (!lengths.empty()) with += fmt::format("{}lengths={}", with.empty() ? "" : ",", lengths);
   if (options.help || options.lists_levers) return options;
   if (options.command.empty()) {
     throw std::invalid_argument("no command; give it after --, such as -- python train.py");
@@ -235,7 +237,7 @@ RecordOptions parse_record_options(const Words& arguments) {
     expect_null_device("--gpus-per-node", options.gpus_per_node.has_value());
     expect_null_device("--routing", !routing.empty());
     expect_null_device("--true", !options.true_at.empty());
-    expect_null_device("--with", !with.empty());
+    expect_null_device(lengths.empty() ? "--with" : "--lengths", !with.empty());
   }
   options.may_grow = !parse_fail_on(fail_on);
   options.beside_bytes = parse_beside(beside);
@@ -280,6 +282,9 @@ std::string record_help() {
          "                     FILE:LINE:N starts at the Nth time; may be repeated\n"
          "  --with LEVERS      change the program from outside, as an edit would: recompute,\n"
          "                     offload, optimizer=fused, ...; several are separated by commas\n"
+         "  --lengths WHICH    let the longest batches of the program's DataLoader come first:\n"
+         "                     longest:N, one with N tokens per sequence; drawn:SEED, its own, as\n"
+         "                     drawn with that seed; or a FILE with the length of each sample\n"
          "  --levers           list all levers and what each does, and record nothing\n\n"
          "If the command uses torchrun or torch.multiprocessing.spawn, they set the world size.\n\n"
          "Exit code: 0 if the program fits the GPU, 3 if it does not (also if memory ran out,\n"

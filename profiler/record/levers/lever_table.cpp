@@ -208,12 +208,24 @@ constexpr LeverInfo kLevers[] = {
      .tries = ""},
     {.name = "sequence",
      .values = "N",
-     .subject = "",
+     .subject = "lengths of sequences",
      .does = "gives each sequence of tokens N tokens: its first ones, or all again and again",
      .applies = "to programs whose DataLoader, or Trainer, gives batches of whole numbers in two "
                 "dimensions",
      .code = "batch[:, :N], or a tokenizer with max_length=N",
      .costs = "numbers: trains on other sequences",
+     .cost = LeverCost::numbers,
+     .tries = ""},
+    {.name = "lengths",
+     .values = "longest:N|drawn:N|FILE",
+     .subject = "lengths of sequences",
+     .does =
+         "lets the longest batches come first: one of N tokens per sequence, those of the program "
+         "as drawn with the seed N, or those of a file with the length of a sample on each line",
+     .applies = "to programs whose DataLoader, or Trainer, gives batches of whole numbers in two "
+                "dimensions",
+     .code = "sort the DataLoader's samples by length, the longest first",
+     .costs = "numbers: trains on batches in another order",
      .cost = LeverCost::numbers,
      .tries = ""},
     {.name = "param-dtype",

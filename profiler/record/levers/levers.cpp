@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <stdexcept>
 
 #include "base/gpus.h"
@@ -36,6 +37,7 @@ bool is_fraction(std::string_view text) {
 bool is_like(std::string_view alternative, std::string_view value) {
   if (alternative == "F") return is_fraction(value);
   if (alternative == "GPU") return std::ranges::find(gpus(), value, &Gpu::name) != gpus().end();
+  if (alternative == "FILE") return std::filesystem::is_regular_file(value);
   if (!alternative.ends_with('N')) return alternative == value;
   const std::string_view start = alternative.substr(0, alternative.size() - 1);
   return value.starts_with(start) && is_number(value.substr(start.size()));
@@ -60,6 +62,7 @@ std::string_view usual_value(const LeverInfo& lever) {
 /// Returns the meaning of N, F and GPU in the values of a lever.
 std::string_view meaning_of(std::string_view values) {
   if (values == "GPU") return ", the name of a simulated GPU, such as h200";
+  if (values.ends_with("FILE")) return ", where N is a whole number and FILE exists";
   if (values.find('N') != std::string_view::npos) return ", where N is a whole number";
   return values == "F" ? ", a number F between 0 and 1" : "";
 }

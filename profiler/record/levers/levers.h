@@ -25,7 +25,8 @@ enum class LeverCost : uint8_t {
 /// Describes a lever, in words for a user.
 struct LeverInfo {
   std::string_view name;
-  /// "full|every:N": N is a whole number, F a number from 0 to 1, GPU the name of a simulated GPU.
+  /// "full|every:N": N is a whole number, F a number from 0 to 1, GPU the name of a simulated GPU,
+  /// FILE a path.
   std::string_view values;
   std::string_view subject;  // levers of the same one exclude each other
   std::string_view does;

@@ -14,6 +14,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 
 from recorded import HERE, PROGRAM, PYTHON, OnNullDevice, report_of, run_cases, shardlens
 
@@ -429,6 +430,32 @@ def check_refusals(folder):
     refused("is built without CUDA", "--device", "null:h100", "--", bare)
 
 
+def check_longest_batch(folder, *words):
+    """The longest batch comes first: 20 steps take what all 500 take, and memory that would run out
+    at a late step runs out at once."""
+    def recorded(*flags, code=0):
+        script = HERE / "scripts" / "levers" / "lengths.py"
+        return OnNullDevice(tempfile.mkdtemp(dir=folder), PYTHON, script, *words, flags=flags).expect(code)
+
+    def peak_of(run):
+        peak = report_of(run.out)["peak"]
+        return peak["allocated_bytes"], peak["reserved_bytes"]
+
+    whole = peak_of(recorded())
+    drawn = recorded("--steps", "20", "--lengths", "drawn:3")
+    drawn.expect(0, "with 3600 tokens in sequences of 900; it comes first")
+    assert all(abs(a / b - 1) < 0.05 for a, b in zip(peak_of(drawn), whole)), (peak_of(drawn), whole)
+    longest = peak_of(recorded("--steps", "20", "--lengths", "longest:900"))
+    assert all(a >= b for a, b in zip(longest, whole)), (longest, whole)
+    file = pathlib.Path(folder) / "lengths.txt"
+    file.write_text("\n".join(["100"] * 70 + ["900"] + ["50"] * 29))
+    listed = recorded("--steps", "20", "--lengths", str(file))
+    listed.expect(0, "the longest of 25 batches is batch 18, with 900 tokens; it comes first")
+    assert peak_of(listed)[0] == whole[0], (peak_of(listed), whole)
+    small = recorded("--lengths", "drawn:3", "--capacity", "820MiB", code=3)
+    assert small.steps() < 10, small.steps()
+
+
 def check_gate(folder):
     for name, percent in {"base": 0, "same": 0, "grown": 3}.items():
         os.mkdir(f"{folder}/{name}")
@@ -486,7 +513,7 @@ LONG = [
     check_capacity, check_torchrun, check_torchrun_rank, check_torchrun_node, check_deepspeed, check_runners,
     check_spawn, check_spawned_rank, check_node, check_shards_of_nodes, check_own_sitecustomize,
     check_refusals, check_gate, check_data_parallel, check_other_gpu,
-    check_nvml,
+    check_nvml, check_longest_batch,
 ]
 
 

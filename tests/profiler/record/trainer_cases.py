@@ -8,6 +8,7 @@ recorded.py says which Python runs them: here one that has all of them (.setup/p
 import pathlib
 import sys
 
+import behaviour_cases
 from record_cases import check
 from recorded import HERE, PYTHON, OnNullDevice, Recorded, run_cases
 
@@ -72,6 +73,10 @@ def check_compiled_fsdp2(_):
     check(["compiled.py", "fsdp2"], [*DEVICE, "--world", "16", "--rank", "5"])
 
 
+def check_longest_batch(folder):
+    behaviour_cases.check_longest_batch(folder, "trainer")
+
+
 def check_tuning(folder):
     """Triton takes the first of its kernels, and compiles no other."""
     run = OnNullDevice(folder, PYTHON, HERE / "scripts" / "tuned.py", more={"TRITON_CACHE_DIR": folder})
@@ -84,7 +89,7 @@ def check_operators(folder):
 
 
 if __name__ == "__main__":
-    sys.exit(run_cases([check_alone, check_saved, check_ddp, check_fsdp2, check_fsdp2_as_last,
+    sys.exit(run_cases([check_alone, check_saved, check_ddp, check_fsdp2, check_fsdp2_as_last, check_longest_batch,
                         check_accelerate, check_lightning_ddp, check_lightning_fsdp,
                         check_compiled, check_compiled_graphs, check_compiled_ddp,
                         check_compiled_fsdp2, check_tuning, check_operators]))

@@ -6,7 +6,7 @@ for in code. A lever acts when a library is imported or one of its functions cal
 import functools
 
 from ..guards import guarded
-from . import allocator, data, forward, optimizers, recompute, sharding, sites, trainers
+from . import allocator, data, forward, lengths, optimizers, recompute, sharding, sites, trainers
 
 _AT_OPTIMIZER = ("recompute", "activations", "autocast", "compile", "step-in-backward", "empty-cache",
                  "batch", "fsdp2")
@@ -69,7 +69,7 @@ def changes():
         "torch.nn.functional": [forward.watch_attention],
         "torch.nn.parallel.distributed": [sharding.watch_ddp],
         "torch.utils.checkpoint": [recompute.watch] if sites.is_wanted("recompute") else [],
-        "torch.utils.data.dataloader": [data.watch],
+        "torch.utils.data.dataloader": [data.watch, lengths.watch],
         "torch.distributed.distributed_c10d": [sharding.watch_world],
         "torch.distributed.fsdp._fully_shard._fully_shard": [sharding.watch_fully_shard],
         "torch.distributed.fsdp.fully_sharded_data_parallel": [sharding.watch_fsdp1],

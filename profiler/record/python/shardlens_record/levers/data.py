@@ -1,12 +1,11 @@
 """Changes the batches that the program's loaders give: their size, with a step for as many samples as
 before, and the length of their sequences."""
 
-import collections.abc
 import functools
 import sys
 import weakref
 
-from . import blocks, sites
+from . import blocks, sequences, sites
 
 
 class _Batch:
@@ -98,40 +97,6 @@ def _step_rarely(optimizer):
 # --- the length of sequences ----------------------------------------------------------------------
 
 
-def _lengths(batch):
-    """Yields the lengths of a batch's sequences of tokens: tensors of whole numbers with two
-    dimensions."""
-    import torch
-
-    if isinstance(batch, torch.Tensor):
-        if batch.dim() == 2 and not batch.is_floating_point() and not batch.is_complex():
-            yield batch.shape[1]
-    elif isinstance(batch, collections.abc.Mapping):
-        for part in batch.values():
-            yield from _lengths(part)
-    elif isinstance(batch, (list, tuple)):
-        for part in batch:
-            yield from _lengths(part)
-
-
-def _with_length(batch, old, new):
-    """Returns a batch whose sequences of `old` tokens have `new`: the first ones, or all again."""
-    import torch
-
-    if isinstance(batch, torch.Tensor):
-        if old not in _lengths(batch):
-            return batch
-        return batch.index_select(1, torch.arange(new, device=batch.device) % old)
-    if isinstance(batch, collections.abc.Mapping):
-        for key in list(batch):
-            batch[key] = _with_length(batch[key], old, new)
-        return batch
-    if isinstance(batch, (list, tuple)):
-        parts = [_with_length(part, old, new) for part in batch]
-        return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
-    return batch
-
-
 class _Collation:
     """Collates as the program does, then gives sequences the wanted length."""
 
@@ -140,9 +105,9 @@ class _Collation:
 
     def __call__(self, samples):
         batch = self.inner(samples)
-        old = max(_lengths(batch), default=0)
+        old = sequences.longest(batch)
         if old == 0:
             return batch
         code = "sequences of VALUE tokens in the batches of the DataLoader"
         value = sites.at("sequence", code, now=str(old))
-        return batch if value is None else _with_length(batch, old, int(value))
+        return batch if value is None else sequences.with_length(batch, old, int(value))
