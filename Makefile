@@ -64,7 +64,6 @@ benchmarks:
 bench: benchmarks
 	@tests/bench/report_time
 	@tests/bench/plan_time
-	@tests/bench/engine_accuracy
 	@tests/bench/frame_time
 	@.setup/peers
 	@"$(SHARDLENS_DEPS)/peers/bin/python" tests/bench/step_time

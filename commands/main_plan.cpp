@@ -11,6 +11,7 @@
 #include "base/output_file.h"
 #include "base/process/installation.h"
 #include "base/process/program.h"
+#include "base/process/program_output.h"
 #include "planner/plan_command.h"
 #include "planner/pytorch/running.h"
 
@@ -18,9 +19,13 @@ namespace {
 
 using namespace shardlens;
 
+std::filesystem::path program_of(const std::string& command) {
+  return own_program().parent_path() / ("shardlens-" + command);
+}
+
 /// Replaces this process with the command of ours that runs the program.
 int become(const std::vector<std::string>& command) {
-  const auto program = own_program().parent_path() / ("shardlens-" + command.front());
+  const auto program = program_of(command.front());
   std::vector<char*> words;
   for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
   words.front() = const_cast<char*>(program.c_str());
@@ -29,11 +34,23 @@ int become(const std::vector<std::string>& command) {
   throw std::system_error(errno, std::generic_category(), program.string());
 }
 
+/// Runs the command, and prints the report of its recording as JSON. Returns the command's code.
+int print_json(std::vector<std::string> command, const std::string& recording) {
+  command.front() = program_of(command.front()).string();
+  const ProgramOutput ran = output_of(command);
+  print_output(ran.text, stderr);
+  const ProgramOutput report =
+      output_of({program_of("profile").string(), "report", recording, "--json"});
+  print_output(report.text);
+  return report.exit_code == 0 || ran.exit_code != 0 ? ran.exit_code : report.exit_code;
+}
+
 int run_python_program(const std::vector<std::string>& arguments) {
   const auto program = support_folder("plan") / "train.py";
   const bool asks_help = std::ranges::find(arguments, "--help") != arguments.end();
   if (asks_help) return print_output(planner::running_help(program)), 0;
   const planner::RunningPlan plan = planner::plan_by_running(arguments, program);
+  if (!plan.json_of.empty()) return print_json(plan.command, plan.json_of);
   if (plan.write.empty()) return become(plan.command);
   if (std::filesystem::exists(plan.write)) {
     throw std::invalid_argument(fmt::format("--write {}: exists; give another name", plan.write));

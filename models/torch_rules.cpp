@@ -20,14 +20,8 @@ constexpr TorchRules kTorch2_11{
     .version = "2.11",
     .blas_workspaces = separate,
     .large_blackwell_workspace = false,
-    .fake_tensors_allocate = true,
     .free_block_order = FreeBlockOrder::address,
     .rounds_memory_fraction = false,
-    .fsdp2_releases_at_once = false,
-    .fsdp2_adds_in_place = false,
-    .fsdp2_keeps_last_gradient = true,
-    .fsdp2_keeps_reduce_input = false,
-    .norm_packs_parts = false,
     .sorts_used_digits = false,
     .unique_tiles = {.a100 = 1792, .hopper = 4480, .blackwell = 3840},
     .efficient_takes_groups = false,
@@ -44,15 +38,12 @@ constexpr TorchRules next_rules(TorchRules rules, std::string_view version, auto
 constexpr TorchRules kTorch2_12 = next_rules(kTorch2_11, "2.12", [](TorchRules& rules) {
   rules.blas_workspaces = shared;
   rules.large_blackwell_workspace = true;
-  rules.fake_tensors_allocate = false;
   rules.free_block_order = FreeBlockOrder::block_age;
-  rules.fsdp2_keeps_reduce_input = true;
 });
 
 constexpr TorchRules kTorch2_13 = next_rules(kTorch2_12, "2.13", [](TorchRules& rules) {
   rules.free_block_order = FreeBlockOrder::segment_age;
   rules.rounds_memory_fraction = true;
-  rules.fsdp2_keeps_reduce_input = false;
   rules.sorts_used_digits = true;
   rules.unique_tiles = {.a100 = 1344, .hopper = 4928, .blackwell = 4928};
 });
@@ -62,13 +53,8 @@ constexpr TorchRules kTorch2_14 = next_rules(kTorch2_13, "2.14", [](TorchRules& 
   rules.efficient_keeps_seed = true;
 });
 
-constexpr TorchRules kTorch2_15 = next_rules(kTorch2_14, "2.15", [](TorchRules& rules) {
-  rules.blas_workspaces = by_product;
-  rules.fsdp2_releases_at_once = true;
-  rules.fsdp2_adds_in_place = true;
-  rules.fsdp2_keeps_last_gradient = false;
-  rules.norm_packs_parts = true;
-});
+constexpr TorchRules kTorch2_15 =
+    next_rules(kTorch2_14, "2.15", [](TorchRules& rules) { rules.blas_workspaces = by_product; });
 
 constexpr std::array kRows = {kTorch2_11, kTorch2_12, kTorch2_13, kTorch2_14, kTorch2_15};
 

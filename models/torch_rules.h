@@ -33,26 +33,9 @@ struct TorchRules {
   BlasWorkspaces blas_workspaces;
   /// Blackwell's workspace for cuBLAS has 32 MiB, as Hopper's has in every version.
   bool large_blackwell_workspace;
-  /// Module.to_empty(device="cuda") of distributed tensors takes a byte or two on the GPU while it
-  /// looks for the device.
-  bool fake_tensors_allocate;
   FreeBlockOrder free_block_order;
   /// The bytes that a memory fraction allows are rounded to the nearest number, not down.
   bool rounds_memory_fraction;
-  /// FSDP2 releases the all-gather output of the group before as soon as it waits for the next
-  /// group's, not only after that output is copied out.
-  bool fsdp2_releases_at_once;
-  /// FSDP2 adds a gradient in place to that of an earlier backward, whatever its dtype, and casts
-  /// the first one as it comes; else both happen after the backward of a group.
-  bool fsdp2_adds_in_place;
-  /// A Python name in FSDP2 keeps the last gradient of a group until its reduction is under way.
-  bool fsdp2_keeps_last_gradient;
-  /// A Python name in FSDP2 keeps the input of the reduction before, too.
-  bool fsdp2_keeps_reduce_input;
-  /// torch.nn.utils.clip_grad_norm_ packs the partial norms of all gradients, and a table on the
-  /// GPU says where those of each gradient begin; else each gradient gets as much room as the
-  /// largest.
-  bool norm_packs_parts;
   /// Backward of an embedding sorts by as many digits as the number of the largest row has, not by
   /// all eight of a 64-bit number.
   bool sorts_used_digits;

@@ -127,8 +127,7 @@ PlanOutcome plan_command(const std::vector<std::string>& arguments,
                       .allocator = settings_of(allocator_settings),
                       .explains = flags.explain,
                       .finds_bands = true};
-  options.pytorch = pytorch_of(flags);
-  options.torch = plan_torch(flags.torch, options.pytorch.has_value());
+  if (!flags.torch.empty()) options.torch = &models::torch_rules(flags.torch);
   options.outside.bytes = size_of("beside", flags.beside);
   if (!flags.calibration.empty()) {
     options.outside.calibration = read_calibration(flags.calibration);

@@ -98,26 +98,6 @@ Json solution_json(const std::optional<PlanSolution>& solution) {
   return {{"what", solution->what}, {"value", std::move(value)}};
 }
 
-/// Says how the Python program of the plan is written; null for our own program.
-Json program_json(const std::vector<PytorchHabit>& habits) {
-  if (habits.empty()) return nullptr;
-  Json json;
-  for (const PytorchHabit& habit : habits) json[habit.what] = habit.how;
-  return json;
-}
-
-/// Says how much memory the program takes if it is written differently, and if that could change
-/// the verdict.
-Json doubt_json(const Plan& plan) {
-  if (!plan.least_written) return nullptr;
-  const auto json_of = [](const ProgramVariant& written) -> Json {
-    return {{"pytorch", written.words}, {"device_bytes", written.device_bytes}};
-  };
-  return {{"least", json_of(*plan.least_written)},
-          {"most", json_of(*plan.most_written)},
-          {"verdict_may_differ", plan.is_doubtful}};
-}
-
 }  // namespace
 
 std::string plan_json(const Plan& plan) {
@@ -128,12 +108,12 @@ std::string plan_json(const Plan& plan) {
       {"config", Json::parse(to_json(plan.config))},
       {"model", {{"name", plan.model}, {"parameters", plan.parameters}}},
       {"device", text_of(plan.device)},
-      {"engine", plan.engine},
+      {"engine", "shardlens"},
       {"torch",
-       {{"version", plan.torch.rules->version},
-        {"source", plan.torch.source},
-        {"doubt", plan.torch.doubt ? Json(*plan.torch.doubt) : Json(nullptr)}}},
-      {"program", program_json(plan.program)},
+       {{"version", plan.torch->version},
+        {"source", plan.is_torch_asked ? "--torch" : "this build"},
+        {"doubt", nullptr}}},
+      {"program", nullptr},
       {"gpu", plan.gpu},
       {"peak", std::move(peak)},
       {"step_peak", peak_json(plan.step_peak)},
@@ -147,7 +127,7 @@ std::string plan_json(const Plan& plan) {
       {"headroom_bytes", value_or_null(plan.headroom_bytes)},
       {"verdict", to_string(plan.verdict)},
       {"retries", plan.retries},
-      {"doubt", doubt_json(plan)},
+      {"doubt", nullptr},
       {"verdict_doubts", plan.verdict_doubts},
       {"bands", profiler::bands_json(plan.bands)},
       {"fails_at", failure_json(plan.failure)},

@@ -10,7 +10,6 @@
 #include <variant>
 
 #include "planner/config/arguments.h"
-#include "planner/pytorch/program.h"
 
 namespace shardlens::planner {
 
@@ -34,23 +33,13 @@ constexpr std::array kFlags = {
              "the memory outside LibTorch's allocator, e.g. 700MiB, if you know it: CUDA's, NCCL's "
              "and that of other programs",
              &PlanFlags::beside},
-    PlanFlag{
-        "engine", "shardlens|pytorch-fsdp2|pytorch",
-        "the program: Shardlens's own; a Python one that calls fully_shard(), simulated; or one "
-        "for a model of transformers, run on a simulated GPU (see --engine pytorch --help)",
-        &PlanFlags::engine},
-    PlanFlag{"pytorch", "WORD,...",
-             "how the Python program is written: fused or single (else foreach) for Adam, "
-             "own-groups (embedding and head apart from the root), zero-grad=before|keep, "
-             "logits=fp32 (the model's forward casts them), keep-logits (the loop keeps them), "
-             "loss=own (in their dtype), attention=repeat-kv and norm=fp32 (a Llama's, by hand), "
-             "forward-prefetch=N, backward-prefetch=N",
-             &PlanFlags::pytorch},
-    PlanFlag{
-        "torch", "VERSION",
-        "PyTorch's version, such as 2.13; default: this build's, and for --engine pytorch-fsdp2 "
-        "that of the python on PATH",
-        &PlanFlags::torch},
+    PlanFlag{"engine", "shardlens|pytorch",
+             "the program: Shardlens's own, or one for a model of transformers, torchvision or "
+             "timm, run on a simulated GPU (see --engine pytorch --help)",
+             &PlanFlags::engine},
+    PlanFlag{"torch", "VERSION",
+             "PyTorch's version, such as 2.13, whose rules count; default: this build's",
+             &PlanFlags::torch},
     PlanFlag{"explain", "", "what would take less memory; always shown if the run does not fit",
              &PlanFlags::explain},
     PlanFlag{
@@ -70,24 +59,11 @@ constexpr std::array kFlags = {
     PlanFlag{"json", "", "print JSON, for programs", &PlanFlags::json},
 };
 
-void check_engine(const PlanFlags& flags) {
-  const bool is_ours = flags.engine == "shardlens";
-  if (!is_ours && flags.engine != "pytorch-fsdp2") {
-    throw std::invalid_argument(fmt::format(
-        "--engine {}: not known; give shardlens, pytorch-fsdp2 or pytorch", flags.engine));
-  }
-  if (is_ours && !flags.pytorch.empty()) {
-    throw std::invalid_argument("--pytorch: only applies to --engine pytorch-fsdp2; give that too");
-  }
-  if (!is_ours && (flags.search || flags.text || flags.shards)) {
-    throw std::invalid_argument(
-        "--engine pytorch-fsdp2: --search, --text and --shards only apply to Shardlens's own "
-        "schedule; leave one out");
-  }
-}
-
 void require_consistent(const PlanFlags& flags) {
-  check_engine(flags);
+  if (flags.engine != "shardlens") {
+    throw std::invalid_argument(
+        fmt::format("--engine {}: not known; give shardlens or pytorch", flags.engine));
+  }
   const int answers = flags.text + flags.shards + flags.search + !flags.solve.empty();
   if (answers > 1) {
     throw std::invalid_argument("--text, --shards, --search, --solve: give only one of them");
@@ -106,11 +82,6 @@ void require_consistent(const PlanFlags& flags) {
 }
 
 }  // namespace
-
-std::optional<PytorchOptions> pytorch_of(const PlanFlags& flags) {
-  if (flags.engine == "shardlens") return std::nullopt;
-  return read_pytorch_words(flags.pytorch);
-}
 
 PlanArguments parse_plan_arguments(const std::vector<std::string>& arguments) {
   PlanArguments result;

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "planner/config/config.h"
-#include "planner/pytorch/simulation.h"
 
 namespace shardlens::planner {
 
@@ -15,7 +14,6 @@ struct PlanFlags {
   std::string calibration;
   std::string beside;
   std::string engine = "shardlens";
-  std::string pytorch;
   std::string torch;
   std::string solve;
   bool search = false;
@@ -35,10 +33,6 @@ struct PlanArguments {
   PlanFlags flags;
   bool help = false;
 };
-
-/// Reads from --pytorch how the Python program is written; returns nothing if --engine is ours.
-/// Throws std::invalid_argument.
-std::optional<PytorchOptions> pytorch_of(const PlanFlags& flags);
 
 /// Parses the arguments of `shardlens plan`. Throws std::invalid_argument, also if flags contradict
 /// each other.

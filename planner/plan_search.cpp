@@ -128,7 +128,7 @@ Config launchable(Config config) {
   return config;
 }
 
-std::string why_full(const PreparedRun& run, const RankSimulation& simulation) {
+std::string why_full(const PreparedRun& run, const Simulation& simulation) {
   const Timeline& timeline = simulation.timeline();
   // Search backwards: frees follow the failed request, since the run ended there.
   const auto event = std::find_if(

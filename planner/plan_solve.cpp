@@ -149,11 +149,9 @@ Plan solve_gpu(const Config& config, const PlanOptions& options) {
   Trial tried{spec_of(config), config, {}};
   const TrainingData data = find_data(tried.spec, config);
   for (const Gpu* gpu : by_memory) {
-    tried.target = {.gpu = gpu,
-                    .is_null = false,
-                    .capacity_bytes = gpu->memory_bytes,
-                    .pytorch = options.pytorch,
-                    .data = data};
+    tried.target = {
+        .gpu = gpu, .is_null = false, .capacity_bytes = gpu->memory_bytes, .data = data};
+    if (options.torch != nullptr) tried.target.torch = options.torch;
     if (fits(tried, options)) return solved_plan(tried, options, "gpu", std::string(gpu->name));
   }
   return solved_plan(tried, options, "gpu", "");

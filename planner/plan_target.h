@@ -7,10 +7,9 @@
 #include <string>
 
 #include "base/gpus.h"
+#include "models/torch_rules.h"
 #include "planner/config/config.h"
 #include "planner/config/training_data.h"
-#include "planner/plan_torch.h"
-#include "planner/pytorch/simulation.h"
 
 namespace shardlens::planner {
 
@@ -19,9 +18,7 @@ struct PlanTarget {
   bool is_null = false;      // a null device, which holds only the allocator's memory
   /// The memory of one rank's device; nothing: it is not known, so everything fits.
   std::optional<int64_t> capacity_bytes;
-  PlanTorch torch{};
-  /// Says how a Python program with PyTorch's FSDP2 is written; nothing if the program is ours.
-  std::optional<PytorchOptions> pytorch{};
+  const models::TorchRules* torch = &models::own_torch_rules();  // by which memory is taken
   /// The contents of --data, set if many runs are prepared; nothing: each preparation looks.
   std::optional<TrainingData> data{};
 

@@ -28,36 +28,10 @@ std::string verdict_text(const Plan& plan) {
                             bytes_text(wanted.bytes), to_string(wanted.category), wanted.label);
 }
 
-/// Names the program and the version, as in ", in Python with FSDP2 of PyTorch 2.15", and the
-/// source of the version.
-std::string engine_text(const Plan& plan) {
-  const models::TorchRules& rules = *plan.torch.rules;
-  if (plan.engine == "shardlens") {
-    return &rules == &models::own_torch_rules() ? "" : fmt::format(", PyTorch {}", rules.version);
-  }
-  return fmt::format(", in Python with FSDP2 of PyTorch {} ({})", rules.version, plan.torch.source);
-}
-
-std::string torch_doubt_text(const Plan& plan) {
-  return plan.torch.doubt ? fmt::format("  in doubt: {}\n", *plan.torch.doubt) : "";
-}
-
-std::string doubt_text(const Plan& plan) {
-  if (!plan.least_written) return {};
-  const auto text_of = [](const ProgramVariant& written) {
-    return fmt::format("{} ({})", bytes_text(written.device_bytes), written.words);
-  };
-  return fmt::format("  {}written differently it takes {} to {}{}\n",
-                     plan.is_doubtful ? "in doubt: " : "", text_of(*plan.least_written),
-                     text_of(*plan.most_written),
-                     plan.is_doubtful ? "; `shardlens record` is exact about yours" : "");
-}
-
-std::string program_text(const Plan& plan) {
-  if (plan.program.empty()) return {};
-  std::string text = "\nthe Python program that the plan assumes (--pytorch, docs/strategies.md)\n";
-  for (const auto& [what, how] : plan.program) text += fmt::format("  {:<12}  {}\n", what, how);
-  return text;
+/// Names the version of PyTorch if it is another one than this build's.
+std::string torch_text(const Plan& plan) {
+  const bool is_own = plan.torch == &models::own_torch_rules();
+  return is_own ? "" : fmt::format(", PyTorch {}", plan.torch->version);
 }
 
 std::string expandable_text(const Plan& plan) {
@@ -182,9 +156,9 @@ std::string plan_text(const Plan& plan) {
   text += fmt::format("{}: {} parameters, {} on {} {}, batch {}, {}{}\n", plan.model,
                       plan.parameters, to_string(plan.config.strategy), ranks,
                       ranks == 1 ? "rank" : "ranks, all alike", plan.config.batch,
-                      plan.gpu.empty() ? text_of(plan.device) : plan.gpu_name, engine_text(plan));
-  text += verdict_text(plan) + verdict_doubts_text(plan) + torch_doubt_text(plan) +
-          doubt_text(plan) + expandable_text(plan) + outside_text(plan);
+                      plan.gpu.empty() ? text_of(plan.device) : plan.gpu_name, torch_text(plan));
+  text +=
+      verdict_text(plan) + verdict_doubts_text(plan) + expandable_text(plan) + outside_text(plan);
   text +=
       fmt::format("  peak: {} allocated, {} reserved; steps alone {}, {}; kept between steps {}\n",
                   bytes_text(plan.peak.allocated_bytes), bytes_text(plan.peak.reserved_bytes),
@@ -200,7 +174,7 @@ std::string plan_text(const Plan& plan) {
   text += fmt::format("\nat the peak: {}\n", place_of(plan.at_peak.moment));
   text += categories_text(plan.at_peak);
   text += "\nlargest tensors at the peak\n" + largest_text(plan.at_peak);
-  return text + program_text(plan) + what_ifs_text(plan);
+  return text + what_ifs_text(plan);
 }
 
 }  // namespace shardlens::planner

@@ -123,9 +123,14 @@ void judge_with(Plan& plan, const PreparedRun& run, const Timeline& timeline, co
       replay.run(settings).peak_reserved_bytes + plan.outside.total_bytes();
 }
 
+/// Looks whether less memory outside the allocator would make a verdict better, or more a verdict
+/// worse.
 void doubt_outside(Plan& plan, const Replay& replay, const AllocatorSettings& settings) {
+  const int64_t total_bytes = plan.outside.total_bytes();
   for (const int64_t bytes : {plan.outside.least_bytes(), plan.outside.most_bytes()}) {
-    if (bytes == plan.outside.total_bytes()) continue;
+    if (bytes == total_bytes) continue;
+    const Verdict decided = bytes < total_bytes ? Verdict::fits : Verdict::does_not_fit;
+    if (plan.verdict == decided) continue;
     const Verdict verdict = verdict_of(replay.run(within(settings, plan, bytes)));
     if (verdict == plan.verdict) continue;
     plan.verdict_doubts.push_back(
@@ -138,21 +143,22 @@ void doubt_outside(Plan& plan, const Replay& replay, const AllocatorSettings& se
 /// is there.
 void find_bands(Plan& plan, const Replay& replay, const AllocatorSettings& settings) {
   const bool addresses_decide = settings.free_block_order == models::FreeBlockOrder::address;
-  const int orders = addresses_decide ? kDefaultOrders : 1;
-  plan.bands = peaks_over_orders(replay, settings, orders);
+  plan.bands = addresses_decide
+                   ? peaks_over_orders(replay, settings)
+                   : profiler::exact_bands(plan.peak.allocated_bytes, plan.peak.reserved_bytes);
   const int64_t most_bytes = plan.bands->reserved.most_bytes + plan.outside.most_bytes();
   if (most_bytes <= *plan.capacity_bytes && !limits_itself(settings)) return;
   if (addresses_decide) {
     const int64_t outside_bytes = plan.outside.total_bytes();
     plan.verdict_doubts = profiler::doubts_of(
-        peaks_over_orders(replay, within(settings, plan, outside_bytes), orders), plan.verdict);
+        peaks_over_orders(replay, within(settings, plan, outside_bytes)), plan.verdict);
   }
   doubt_outside(plan, replay, settings);
 }
 
 void judge_gpu(Plan& plan, const PreparedRun& run, const Timeline& timeline,
                const PlanOptions& options) {
-  const AllocatorSettings settings = with_rules(options.allocator, *run.target.torch.rules);
+  const AllocatorSettings settings = with_rules(options.allocator, *run.target.torch);
   const Replay replay(timeline.events());
   find_least(plan, replay, settings);
   const bool is_tight = *plan.capacity_bytes < plan.least_fast_bytes;
@@ -172,8 +178,6 @@ void describe(Plan& plan, const PreparedRun& run) {
   plan.model = run.spec.name;
   plan.parameters = run.spec.numel();
   plan.torch = run.target.torch;
-  plan.engine = run.target.pytorch ? "pytorch-fsdp2" : "shardlens";
-  if (run.target.pytorch) plan.program = habits_of(run.spec, run.asked, *run.target.pytorch);
   plan.device = run.target.device();
   if (run.target.gpu != nullptr) {
     plan.gpu = run.target.gpu->name;
@@ -184,7 +188,7 @@ void describe(Plan& plan, const PreparedRun& run) {
   plan.step_seconds = cost_of(run).seconds;
 }
 
-void take_peaks(Plan& plan, const PreparedRun& run, const RankSimulation& simulation) {
+void take_peaks(Plan& plan, const PreparedRun& run, const Simulation& simulation) {
   plan.peak = simulation.peak();
   plan.step_peak = simulation.step_peak();
   plan.pinned_bytes = simulation.pinned_peak_bytes();
@@ -192,29 +196,10 @@ void take_peaks(Plan& plan, const PreparedRun& run, const RankSimulation& simula
   plan.device_bytes = device_bytes(run, plan.peak);
 }
 
-ProgramVariant program_variant(const PreparedRun& run, const PlanOptions& options,
-                               const std::string& words) {
-  PreparedRun other = run;
-  other.target.pytorch->writing = read_pytorch_words(words).writing;
-  const RunResult result = simulate(other, options.allocator);
-  return {words, device_bytes(other, result.simulation->peak())};
-}
-
-/// Finds out if the verdict depends on how the program is written.
-void find_doubt(Plan& plan, const PreparedRun& run, const PlanOptions& options) {
-  if (!run.target.pytorch) return;
-  const PytorchRange range = pytorch_range(run.spec);
-  plan.least_written = program_variant(run, options, range.least);
-  plan.most_written = program_variant(run, options, range.most);
-  const bool fits = plan.verdict == Verdict::fits;
-  plan.is_doubtful = fits ? plan.most_written->device_bytes > *plan.capacity_bytes
-                          : plan.least_written->device_bytes <= *plan.capacity_bytes;
-}
-
 /// Returns the simulation whose peaks the plan reports: on a device as large as the target's if the
 /// run fits there, else on an unlimited one.
-std::unique_ptr<RankSimulation> judged_simulation(Plan& plan, const PreparedRun& run,
-                                                  const PlanOptions& options) {
+std::unique_ptr<Simulation> judged_simulation(Plan& plan, const PreparedRun& run,
+                                              const PlanOptions& options) {
   RunResult result = simulate(run, options.allocator);
   take_peaks(plan, run, *result.simulation);
   if (run.target.gpu == nullptr) {
@@ -234,11 +219,11 @@ std::unique_ptr<RankSimulation> judged_simulation(Plan& plan, const PreparedRun&
 
 /// Makes the plan, except for what would change it.
 Plan plan_of(const PreparedRun& run, const PlanOptions& options,
-             std::unique_ptr<RankSimulation>& simulation) {
+             std::unique_ptr<Simulation>& simulation) {
   Plan plan;
   describe(plan, run);
+  plan.is_torch_asked = options.torch != nullptr;
   simulation = judged_simulation(plan, run, options);
-  find_doubt(plan, run, options);
   plan.static_bytes = static_bytes_of(run, simulation->timeline());
   plan.at_peak = at_peak_of(run, simulation->timeline());
   plan.ranks = {{static_cast<int>(std::max<int64_t>(0, run.asked.solo_rank)), run.train.world_size,
@@ -251,7 +236,7 @@ Plan plan_of(const PreparedRun& run, const PlanOptions& options,
 Plan make_plan(const models::ModelSpec& spec, const Config& config, const PlanTarget& target,
                const PlanOptions& options) {
   const PreparedRun run = prepare(spec, config, target, options.outside);
-  std::unique_ptr<RankSimulation> simulation;
+  std::unique_ptr<Simulation> simulation;
   Plan plan = plan_of(run, options, simulation);
   const bool explains = options.explains || plan.verdict != Verdict::fits;
   if (explains) plan.what_ifs = what_ifs_of(run, plan, options);
@@ -261,7 +246,7 @@ Plan make_plan(const models::ModelSpec& spec, const Config& config, const PlanTa
 PlannedTimeline make_timeline(const Config& config, const PlanOptions& options) {
   const PreparedRun run =
       prepare(spec_of(config), config, target_of(config, options), options.outside);
-  std::unique_ptr<RankSimulation> simulation;
+  std::unique_ptr<Simulation> simulation;
   PlannedTimeline planned{.plan = plan_of(run, options, simulation), .timeline = {}};
   const bool fits = planned.plan.verdict != Verdict::does_not_fit;
   planned.timeline = predicted_profile(run, simulation->timeline(), fits);
@@ -271,11 +256,7 @@ PlannedTimeline make_timeline(const Config& config, const PlanOptions& options) 
 
 PlanTarget target_of(const Config& config, const PlanOptions& options) {
   PlanTarget target = target_of(config, options.gpu);
-  target.torch = options.torch;
-  target.pytorch = options.pytorch;
-  if (target.pytorch && target.gpu == nullptr) {
-    throw std::invalid_argument("--engine pytorch-fsdp2 needs a GPU; give --gpu h200 or another");
-  }
+  if (options.torch != nullptr) target.torch = options.torch;
   return target;
 }
 

@@ -22,7 +22,6 @@
 #include "planner/config/config.h"
 #include "planner/outside_memory.h"
 #include "planner/plan_target.h"
-#include "planner/pytorch/program.h"
 #include "planner/simulate/allocator/peak_bands.h"
 #include "planner/simulate/allocator/settings.h"
 #include "planner/simulate/simulation.h"
@@ -37,10 +36,9 @@ struct PlanOptions {
   std::string gpu{};  // --gpu; empty: as --device says
   AllocatorSettings allocator{};
   KnownOutside outside{};
-  PlanTorch torch{};
-  std::optional<PytorchOptions> pytorch{};  // a Python program; nothing: ours
-  bool explains = false;                    // Plan::what_ifs, a simulation each, also where it fits
-  bool finds_bands = false;                 // Plan::bands, about 40 replays
+  const models::TorchRules* torch = nullptr;  // --torch; null: those of this build
+  bool explains = false;     // Plan::what_ifs, a simulation each, also where it fits
+  bool finds_bands = false;  // Plan::bands, about 40 replays
 };
 
 /// A set of ranks that hold the same, named by the first of them. Buckets are cut into equal
@@ -93,21 +91,15 @@ struct PlanSolution {
   std::string value;  // empty: nothing fits
 };
 
-struct ProgramVariant {
-  std::string words;         // of --pytorch
-  int64_t device_bytes = 0;  // as Plan::device_bytes, on an unlimited device
-};
-
 struct Plan {
   Config config;
   std::string model;
   int64_t parameters = 0;
   DeviceChoice device{};
-  std::string engine;                 // "shardlens" or "pytorch-fsdp2"
-  std::vector<PytorchHabit> program;  // how the Python one is written; empty: ours
-  PlanTorch torch;                    // by whose rules memory is taken
-  std::string gpu;                    // as gpus.h names it; empty on a CPU
-  std::string gpu_name;               // as the driver does
+  const models::TorchRules* torch = nullptr;  // by which memory is taken
+  bool is_torch_asked = false;                // --torch, else this build's
+  std::string gpu;                            // as gpus.h names it; empty on a CPU
+  std::string gpu_name;                       // as the driver does
 
   SimulatedPeak peak;
   SimulatedPeak step_peak;
@@ -124,10 +116,6 @@ struct Plan {
       headroom_bytes;  // to least_fast_bytes, or if there is none, least_any_bytes
   Verdict verdict = Verdict::fits;
   int64_t retries = 0;
-  /// A Python program may be written in other ways: these words of --pytorch take the least and the
-  /// most memory. The plan is doubtful if the verdict differs with either.
-  std::optional<ProgramVariant> least_written, most_written;
-  bool is_doubtful = false;
   std::optional<PlanFailure> failure;
   /// The least device memory for a run without retries (fast), and for one with them (any).
   int64_t least_fast_bytes = 0;

@@ -118,20 +118,11 @@ PreparedRun prepare(models::ModelSpec spec, const Config& config, const PlanTarg
 
 namespace {
 
-std::unique_ptr<RankSimulation> make_simulation(const PreparedRun& run,
-                                                const AllocatorSettings& settings) {
-  if (run.target.pytorch) {
-    PytorchOptions options = *run.target.pytorch;
-    options.rank = static_cast<int>(std::max<int64_t>(0, run.asked.solo_rank));
-    options.gpu = run.target.gpu;
-    options.torch = run.target.torch.rules;
-    options.allocator = settings;
-    options.every_microbatch = run.every_microbatch;
-    return std::make_unique<PytorchSimulation>(run.spec, run.config, options);
-  }
+std::unique_ptr<Simulation> make_simulation(const PreparedRun& run,
+                                            const AllocatorSettings& settings) {
   const SimulationOptions options{.rank = rank_of(run),
                                   .gpu = run.target.gpu,
-                                  .torch = run.target.torch.rules,
+                                  .torch = run.target.torch,
                                   .allocator = settings,
                                   .data = run.data,
                                   .checkpointing = run.checkpointing,
@@ -143,7 +134,7 @@ std::unique_ptr<RankSimulation> make_simulation(const PreparedRun& run,
 
 RunResult simulate(const PreparedRun& run, const AllocatorSettings& settings,
                    int64_t capacity_bytes) {
-  AllocatorSettings limited = with_rules(settings, *run.target.torch.rules);
+  AllocatorSettings limited = with_rules(settings, *run.target.torch);
   limited.capacity_bytes = capacity_bytes;
   RunResult result{.simulation = make_simulation(run, limited)};
   try {

@@ -45,7 +45,7 @@ models::ModelSpec spec_of(const Config& config);
 
 /// The result of a simulation; if the device became full, of the run until then.
 struct RunResult {
-  std::unique_ptr<RankSimulation> simulation;
+  std::unique_ptr<Simulation> simulation;
   bool is_full = false;
   int64_t retries = 0;
 

@@ -1,9 +1,13 @@
 #include "planner/pytorch/running.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdint>
 #include <optional>
 #include <ranges>
 #include <stdexcept>
@@ -12,12 +16,15 @@
 #include "base/input_file.h"
 #include "base/limits.h"
 #include "base/process/command_line.h"
+#include "models/llama.h"
+#include "models/spec.h"
+#include "models/vit.h"
 
 namespace shardlens::planner {
 
 namespace {
 
-constexpr std::string_view kEngine = "pytorch";
+constexpr std::array<std::string_view, 2> kEngines = {"pytorch", "pytorch-fsdp2"};
 
 /// A line of SETTINGS in train.py: `    "seq": 2048,  # tokens of a sample`.
 struct Setting {
@@ -34,6 +41,7 @@ struct Setting {
   }
   bool is_switch() const { return value == "False" || value == "True"; }
   bool is_word() const { return value.starts_with('"'); }
+  bool is_fraction() const { return value.find_first_of(".e") != std::string::npos; }
 };
 
 std::optional<Setting> setting_in(std::string_view line, size_t at) {
@@ -62,6 +70,85 @@ std::vector<Setting> settings_in(const std::string& text) {
   return settings;
 }
 
+/// Returns the texts in quotes of a line.
+std::vector<std::string> quoted_words(std::string_view line) {
+  std::vector<std::string> words;
+  size_t end = std::string_view::npos;
+  for (size_t at = line.find('"'); at != end; at = line.find('"', at + 1)) {
+    const size_t close = line.find('"', at + 1);
+    if (close == end) break;
+    words.emplace_back(line.substr(at + 1, close - at - 1));
+    at = close;
+  }
+  return words;
+}
+
+/// Returns the values of CHOICES that a setting may have; nothing if any will do.
+std::vector<std::string> choices_of(const std::string& text, const std::string& setting) {
+  const size_t table = text.find("\nCHOICES = {\n");
+  if (table == std::string::npos) return {};
+  const size_t at = text.find(fmt::format("\n    \"{}\": (", setting), table);
+  if (at == std::string::npos) return {};
+  std::vector<std::string> words =
+      quoted_words(std::string_view(text).substr(at, text.find('\n', at + 1) - at));
+  words.erase(words.begin());
+  return words;
+}
+
+bool is_number(const std::string& text, bool is_fraction) {
+  double number = 0;
+  int64_t whole = 0;
+  const char* const end = text.data() + text.size();
+  const auto read = is_fraction ? std::from_chars(text.data(), end, number)
+                                : std::from_chars(text.data(), end, whole);
+  return read.ec == std::errc{} && read.ptr == end && number >= 0 && whole >= 0;
+}
+
+void check_setting(const std::string& text, const Setting& setting) {
+  if (setting.given.empty() || setting.is_switch()) return;
+  const std::string flag = fmt::format("--{} {}", setting.flag(), setting.given);
+  if (!setting.is_word()) {
+    if (is_number(setting.given, setting.is_fraction())) return;
+    throw std::invalid_argument(fmt::format("{}: give a number of at least 0{}", flag,
+                                            setting.is_fraction() ? "" : ", without a fraction"));
+  }
+  const std::vector<std::string> choices = choices_of(text, setting.name);
+  if (choices.empty() || std::ranges::find(choices, setting.given) != choices.end()) return;
+  throw std::invalid_argument(
+      fmt::format("{}: not supported; give one of {}", flag, fmt::join(choices, ", ")));
+}
+
+/// Returns the words of train.py's --model for a model of ours: "llama:hidden_size=2048,...".
+std::string words_in_transformers(const models::ModelSpec& spec) {
+  if (spec.is<models::LlamaSizes>()) {
+    const auto& sizes = spec.as<models::LlamaSizes>();
+    return fmt::format(
+        "llama:hidden_size={},intermediate_size={},num_hidden_layers={},num_attention_heads={},"
+        "num_key_value_heads={},vocab_size={},rope_theta={},tie_word_embeddings={}",
+        sizes.width, sizes.mlp_width, sizes.layers, sizes.heads, sizes.kv_heads, sizes.vocab,
+        sizes.rope_theta, sizes.tied);
+  }
+  if (spec.is<models::VitSizes>()) {
+    const auto& sizes = spec.as<models::VitSizes>();
+    return fmt::format(
+        "vit:image_size={},patch_size={},num_channels={},num_hidden_layers={},"
+        "num_attention_heads={},hidden_size={},intermediate_size={},num_labels={}",
+        sizes.image_px, sizes.patch_px, sizes.channels, sizes.layers, sizes.heads, sizes.width,
+        sizes.mlp_width, sizes.classes);
+  }
+  throw std::invalid_argument(
+      fmt::format("--model {}: transformers has no such model; give a config.json, a name on "
+                  "Hugging Face, or a preset of the families llama and vit",
+                  spec.name));
+}
+
+/// Returns what train.py takes for a value of --model: the same, except for our presets.
+std::string model_words(const std::string& given) {
+  const std::vector<std::string> presets = models::preset_names();
+  const bool is_preset = std::ranges::find(presets, given) != presets.end();
+  return is_preset ? words_in_transformers(models::find_spec(given)) : given;
+}
+
 std::string source_of(const std::filesystem::path& program) {
   return read_file(program, kWritten.bytes, "install Shardlens again: it comes with this file");
 }
@@ -79,6 +166,14 @@ class GivenSettings {
       } else {
         app.add_option(flag, one.given);
       }
+    }
+  }
+
+  /// Checks what was given. Throws std::invalid_argument.
+  void take() {
+    for (Setting& one : settings_) {
+      check_setting(text_, one);
+      if (one.name == "model" && !one.given.empty()) one.given = model_words(one.given);
     }
   }
 
@@ -126,23 +221,55 @@ class GivenSettings {
 
 /// Flags of the plan itself.
 struct RunningFlags {
-  std::string engine, gpu, capacity, beside, world, rank, ranks, out, python = "python", write,
-                                                                      solve;
-  bool explain = false;
+  std::string engine, gpu, capacity, beside, world, rank, ranks, out, solve, write, words, torch;
+  std::string python = "python";
+  bool explain = false, json = false;
 
   void add_to(CLI::App& app) {
     app.add_option("--engine", engine);
     app.add_option("--gpu", gpu);
     app.add_option("--capacity", capacity);
     app.add_option("--beside", beside);
-    app.add_option("--world", world);
+    app.add_option("--world,--workers", world);
     app.add_option("--rank", rank);
     app.add_option("--ranks", ranks);
     app.add_option("--out", out);
     app.add_option("--python", python);
     app.add_option("--write", write);
     app.add_option("--solve", solve)->check(CLI::IsMember({"batch", "seq"}));
-    app.add_flag("--explain", explain);
+    app.add_flag("--explain,--search", explain);
+    app.add_flag("--json", json);
+    app.add_option("--pytorch", words);
+    app.add_option("--torch", torch);
+  }
+
+  void require_consistent() const {
+    if (!words.empty()) {
+      throw std::invalid_argument(
+          "--pytorch: the program is run now, not modelled; --write FILE.py gives it to you: edit "
+          "it, and shardlens record says what it takes");
+    }
+    if (!torch.empty()) {
+      throw std::invalid_argument(
+          "--torch: the program runs with an installed PyTorch; give --python PYTHON, one that "
+          "has it");
+    }
+    if (!write.empty()) return;
+    if (gpu.empty()) {
+      throw std::invalid_argument("--gpu is missing; name the GPU to plan for, such as --gpu h100");
+    }
+    if (json && out.empty() && solve.empty() && !explain) {
+      throw std::invalid_argument("--json: needs a folder for the recording; give --out DIR");
+    }
+    if (explain && !solve.empty()) {
+      throw std::invalid_argument("--explain and --solve exclude each other; remove one");
+    }
+  }
+
+  /// Returns the command of ours that answers.
+  const char* command() const {
+    if (explain) return "advise";
+    return solve.empty() ? "record" : "solve";
   }
 
   std::vector<std::string> of_record() const {
@@ -163,11 +290,14 @@ struct RunningFlags {
 }  // namespace
 
 bool plans_by_running(const std::vector<std::string>& arguments) {
+  const auto is_engine = [](std::string_view word) {
+    return std::ranges::find(kEngines, word) != kEngines.end();
+  };
+  constexpr std::string_view kFlag = "--engine";
   for (size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i] == fmt::format("--engine={}", kEngine)) return true;
-    if (arguments[i] == "--engine" && i + 1 < arguments.size() && arguments[i + 1] == kEngine) {
-      return true;
-    }
+    const std::string_view word = arguments[i];
+    if (word == kFlag && i + 1 < arguments.size() && is_engine(arguments[i + 1])) return true;
+    if (word.starts_with("--engine=") && is_engine(word.substr(kFlag.size() + 1))) return true;
   }
   return false;
 }
@@ -186,20 +316,23 @@ RunningPlan plan_by_running(const std::vector<std::string>& arguments,
         "{}: --engine pytorch takes the flags of shardlens plan --engine pytorch --help",
         error.what()));
   }
-  if (!flags.write.empty()) return {.write = flags.write, .program = settings.written()};
-  if (flags.gpu.empty()) {
-    throw std::invalid_argument("--gpu is missing; name the GPU to plan for, such as --gpu h100");
-  }
-  if (flags.explain && !flags.solve.empty()) {
-    throw std::invalid_argument("--explain and --solve exclude each other; remove one");
+  flags.require_consistent();
+  settings.take();
+  RunningPlan plan;
+  if (!flags.write.empty()) {
+    plan.write = flags.write;
+    plan.program = settings.written();
+    return plan;
   }
   if (!flags.solve.empty()) settings.leave_open(flags.solve);
-  RunningPlan plan;
-  plan.command = {flags.explain ? "advise" : flags.solve.empty() ? "record" : "solve"};
+  plan.command = {flags.command()};
   const auto append = [&plan](const std::vector<std::string>& words) {
     plan.command.insert(plan.command.end(), words.begin(), words.end());
   };
+  const bool is_one_run = plan.command.front() == "record";
+  if (flags.json && is_one_run) plan.json_of = flags.out;
   append(flags.of_record());
+  if (flags.json && !is_one_run) append({"--json"});
   append({"--", flags.python, program.string()});
   append(settings.flags());
   return plan;
@@ -208,15 +341,16 @@ RunningPlan plan_by_running(const std::vector<std::string>& arguments,
 std::string running_help(const std::filesystem::path& program) {
   std::string text =
       "usage: shardlens plan --engine pytorch --gpu NAME [flags]\n\n"
-      "Runs a training program for a model of transformers, sharded with PyTorch's FSDP2, on a\n"
-      "simulated GPU, and says what it takes.\n\n"
+      "Runs a training program for a model of transformers, torchvision or timm, sharded with\n"
+      "PyTorch's FSDP2, on a simulated GPU, and says what it takes.\n\n"
       "  --gpu NAME                 the GPU to plan for: h200, h100, l4, ...\n"
-      "  --world W                  ranks; default: 1\n"
+      "  --world W, --workers W     ranks; default: 1\n"
       "  --rank R, --ranks roles    which of them are run; default: rank 0\n"
       "  --capacity SIZE            memory of the GPU; default: that of its kind\n"
       "  --beside SIZE              memory beside PyTorch, if you know it\n"
       "  --solve batch|seq          the largest batch or sequence that fits\n"
-      "  --explain                  what would make it fit, by running it with each lever\n"
+      "  --explain, --search        what would make it fit, by running it with each lever\n"
+      "  --json                     print JSON, of one run that of profile report; needs --out\n"
       "  --write FILE.py            write the program with these settings, ready for torchrun\n"
       "  --python PYTHON            a Python with torch and transformers; default: python\n"
       "  --out DIR                  folder of the recording\n\n"

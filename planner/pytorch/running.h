@@ -11,13 +11,14 @@ namespace shardlens::planner {
 
 /// Holds what a plan by running comes to: a command, or a program to write.
 struct RunningPlan {
-  std::vector<std::string>
-      command;          // of ours: {"record", "--device", "null:h100", ..., "python", ...}
+  /// A command of ours: {"record", "--device", "null:h100", ..., "--", "python", "train.py", ...}
+  std::vector<std::string> command;
+  std::string json_of;  // the recording whose report is printed as JSON; empty: none
   std::string write;    // file for the program; empty: it is run
   std::string program;  // its text, with the given settings as defaults
 };
 
-/// True if the flags have --engine pytorch.
+/// True if the flags have --engine pytorch, or pytorch-fsdp2, another word for it.
 bool plans_by_running(const std::vector<std::string>& arguments);
 
 /// Parses the plan's flags. `program` is train.py, whose SETTINGS are flags, too. Throws

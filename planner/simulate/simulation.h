@@ -24,7 +24,6 @@
 #include "planner/config/training_data.h"
 #include "planner/schedule/schedule.h"
 #include "planner/simulate/allocator/settings.h"
-#include "planner/simulate/rank_simulation.h"
 #include "planner/simulate/settled_rounds.h"
 #include "planner/simulate/simulated_state.h"
 #include "planner/simulate/simulator.h"
@@ -51,21 +50,34 @@ std::vector<Channel> communicator_channels(const Schedule& schedule, int64_t wan
 /// Returns the kernels among which LibTorch may choose under --attention.
 meta::AttentionKernels attention_kernels(const Config& config);
 
-/// Simulates one rank of our own program. Borrows the spec and the schedules.
-class Simulation final : public RankSimulation {
+/// The most memory that a rank holds; `reserved_bytes` includes what its allocator keeps cached. On
+/// the CPU, where nothing is cached, both are the bytes that were asked for.
+struct SimulatedPeak {
+  int64_t allocated_bytes = 0;
+  int64_t reserved_bytes = 0;
+
+  bool operator==(const SimulatedPeak&) const = default;
+};
+
+/// Simulates one rank. Borrows the spec and the schedules.
+class Simulation {
  public:
   Simulation(const models::ModelSpec& spec, const Config& config, const Schedule& train,
              const Schedule& evaluate, const SimulationOptions& options);
-  ~Simulation() override;
+  ~Simulation();
 
-  void run() override;
+  /// Simulates the run. Throws DeviceFull if the device has too little memory; the timeline then
+  /// ends there.
+  void run();
 
-  const Timeline& timeline() const override { return timeline_; }
-  SimulatedPeak peak() const override { return whole_; }
-  SimulatedPeak step_peak() const override { return steps_; }
-  int64_t pinned_peak_bytes() const override { return pinned_.peak_bytes(); }
-  int64_t host_peak_bytes() const override { return host_.peak_bytes(); }
-  int64_t allocation_retries() const override;
+  const Timeline& timeline() const { return timeline_; }
+  SimulatedPeak peak() const { return whole_; }
+  /// Returns the peak of only the steps, from the third one on.
+  SimulatedPeak step_peak() const { return steps_; }
+  int64_t pinned_peak_bytes() const { return pinned_.peak_bytes(); }
+  int64_t host_peak_bytes() const { return host_.peak_bytes(); }
+  /// Counts stalls: how often the cache was given back to make room.
+  int64_t allocation_retries() const;
 
  private:
   void take_workspaces();

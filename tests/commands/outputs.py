@@ -55,9 +55,6 @@ OTHER_PLANS = {
     "llama-1b-recompute": "--model llama-1b --seq 512 --batch 2 --workers 8 --recompute full",
     "vit-b16": "--model vit-b16 --batch 8 --workers 4 --param-dtype bf16",
     "does-not-fit": "--model llama-8b --seq 4096 --batch 8 --workers 2",
-    "pytorch-fsdp2": "--engine pytorch-fsdp2 --workers 2",
-    "pytorch-fsdp2-llama": "--engine pytorch-fsdp2 --model llama-1b --seq 512 --batch 2 --workers 4"
-                           " --param-dtype bf16 --pytorch zero-grad=keep",
     "batch": "--workers 2 --solve batch",
     "world": "--model llama-1b --seq 512 --batch 2 --param-dtype bf16 --solve world",
 }

@@ -41,21 +41,12 @@ LOOPS = {"fused": {"fused": True}, "foreach": {"foreach": True}, "single": {"for
 class Trainer:
     def __init__(self, options):
         self.options = options
-        writing = peer_models.Writing.of(options.writing)
-        self.peer = peer_models.written(options.model, writing)
-        self.keeps_logits = writing.keep_logits
+        self.peer = peer_models.MODELS[options.model]
         self.model = peer_strategies.MAKE[options.strategy](self.peer, options)
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-3, **LOOPS[options.loop])
         self.scaler = torch.amp.GradScaler("cuda", enabled=options.param_dtype == "fp16")
         inner = getattr(self.model, "module", self.model)
         self.inputs, self.targets = self.peer.make_batch(inner, options.batch)
-
-    def _loss(self):
-        if not self.keeps_logits:
-            return self.peer.loss(self.model(self.inputs), self.targets)
-        # A name that stays alive, as one does in a loop over batches.
-        self.logits = self.model(self.inputs)
-        return self.peer.loss(self.logits, self.targets)
 
     def step(self):
         if self.options.zero_grad == "before":
@@ -64,7 +55,7 @@ class Trainer:
             if self.options.sync == "last":
                 self.model.set_requires_gradient_sync(left == 0)
             with peer_strategies.forward_context(self.options):
-                loss = self._loss()
+                loss = self.peer.loss(self.model(self.inputs), self.targets)
             self.scaler.scale(loss).backward()
         if self.options.clip_norm > 0:
             self.scaler.unscale_(self.optimizer)
@@ -176,7 +167,6 @@ def parse_options(arguments=None):
     parser.add_argument("--sync", choices=["every", "last"], default="every", help="of them")
     parser.add_argument("--forward-prefetch", type=int, default=0, help="blocks; 0: FSDP2's own")
     parser.add_argument("--backward-prefetch", type=int, default=0, help="blocks; 0: FSDP2's own")
-    parser.add_argument("--writing", default="", help="words of peer_models.Writing, with commas")
     parser.add_argument("--variant", choices=["all", *peer_strategies.VARIANTS], default="all")
     parser.add_argument("--steps", type=int, default=null_runs.PEAK_STEPS, help="after the warm-up")
     parser.add_argument("--record", action="store_true", help="add to the fixture of all peaks")

@@ -31,37 +31,10 @@ class PeerModel:
     tie: Callable[[nn.Module], None] = lambda model: None  # after to_empty, which unties
 
 
-@dataclasses.dataclass(frozen=True)
-class Writing:
-    """Says how the same model and its loop may be written in other ways: the words of --pytorch.
-
-    The first value of each is what the others are compared with.
-    """
-
-    logits: str = "computed"  # fp32: the model's forward ends with .float()
-    keep_logits: bool = False  # the loop has a name for them, until the next forward's replace them
-    loss: str = "fp32"  # own: cross entropy in the logits' own dtype
-    attention: str = "grouped"  # repeat-kv: a key head for every query head, in every dtype
-    norm: str = "module"  # fp32: RMSNorm by hand, as Meta's Llama has it
-
-    @staticmethod
-    def of(words):
-        """Parses words such as "keep-logits,norm=fp32"."""
-        values = {}
-        for word in filter(None, words.split(",")):
-            name, _, value = word.partition("=")
-            values[name.replace("-", "_")] = value or True
-        return Writing(**values)
-
-
 def cross_entropy(logits, targets):
     """Computes functional.cross_entropy(logits.float(), targets) without the copy in fp32."""
     log_probabilities = functional.log_softmax(logits.flatten(0, -2), -1, dtype=torch.float32)
     return functional.nll_loss(log_probabilities, targets.flatten())
-
-
-def own_cross_entropy(logits, targets):
-    return functional.cross_entropy(logits.flatten(0, -2), targets.flatten())
 
 
 def output_sum(outputs, _):
@@ -117,29 +90,13 @@ def _rotate(tensor, rotation):
     return torch.view_as_real(pairs * rotation.unsqueeze(1)).flatten(3).type_as(tensor)
 
 
-class HandWrittenRmsNorm(nn.Module):
-    def __init__(self, width, eps):
-        super().__init__()
-        self.eps = eps
-        self.weight = nn.Parameter(torch.ones(width))
-
-    def _norm(self, x):
-        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)
-
-    def forward(self, x):
-        output = self._norm(x.float()).type_as(x)
-        return output * self.weight
-
-
-def _rms_norm(sizes, writing):
-    make = nn.RMSNorm if writing.norm == "module" else HandWrittenRmsNorm
-    return make(sizes.width, eps=1e-5)
+def _rms_norm(sizes):
+    return nn.RMSNorm(sizes.width, eps=1e-5)
 
 
 class LlamaAttention(nn.Module):
-    def __init__(self, sizes, writing):
+    def __init__(self, sizes):
         super().__init__()
-        self.repeats = writing.attention == "repeat-kv"
         self.head_width = sizes.width // sizes.heads
         kv_width = sizes.kv_heads * self.head_width
         self.wq = nn.Linear(sizes.width, sizes.width, bias=False)
@@ -151,7 +108,7 @@ class LlamaAttention(nn.Module):
         maps = (self.wq, self.wk, self.wv)
         q, k, v = (linear(x).unflatten(-1, (-1, self.head_width)) for linear in maps)
         q, k = _rotate(q, rotation), _rotate(k, rotation)
-        if self.repeats or q.dtype == torch.float32:
+        if q.dtype == torch.float32:
             # Flash attention, the kernel that takes fewer key heads directly, does not do fp32.
             k, v = (t.repeat_interleave(q.size(2) // k.size(2), dim=2) for t in (k, v))
         q, k, v = (t.transpose(1, 2) for t in (q, k, v))
@@ -162,11 +119,11 @@ class LlamaAttention(nn.Module):
 
 
 class LlamaBlock(nn.Module):
-    def __init__(self, sizes, writing):
+    def __init__(self, sizes):
         super().__init__()
-        self.attention_norm = _rms_norm(sizes, writing)
-        self.attention = LlamaAttention(sizes, writing)
-        self.mlp_norm = _rms_norm(sizes, writing)
+        self.attention_norm = _rms_norm(sizes)
+        self.attention = LlamaAttention(sizes)
+        self.mlp_norm = _rms_norm(sizes)
         self.gate = nn.Linear(sizes.width, sizes.mlp_width, bias=False)
         self.up = nn.Linear(sizes.width, sizes.mlp_width, bias=False)
         self.down = nn.Linear(sizes.mlp_width, sizes.width, bias=False)
@@ -183,13 +140,12 @@ LLAMA_8B = LlamaSizes(layers=32, width=4096, mlp_width=14336, tied=False)
 class Llama(nn.Module):
     """Maps tokens [B, T] to logits [B, T, V]; the head may share the embedding's matrix."""
 
-    def __init__(self, sizes, writing=Writing()):
+    def __init__(self, sizes):
         super().__init__()
         self.seq = sizes.seq
-        self.writing = writing
         self.tok_embeddings = nn.Embedding(sizes.vocab, sizes.width)
-        self.layers = nn.ModuleList([LlamaBlock(sizes, writing) for _ in range(sizes.layers)])
-        self.norm = _rms_norm(sizes, writing)
+        self.layers = nn.ModuleList([LlamaBlock(sizes) for _ in range(sizes.layers)])
+        self.norm = _rms_norm(sizes)
         self.output = nn.Linear(sizes.width, sizes.vocab, bias=False)
         self.tied = sizes.tied
         self.tie()
@@ -207,8 +163,6 @@ class Llama(nn.Module):
         x = self.tok_embeddings(tokens)
         for layer in self.layers:
             x = layer(x, self.rotation)
-        if self.writing.logits == "fp32":
-            return self.output(self.norm(x)).float()
         return self.output(self.norm(x))
 
 
@@ -275,15 +229,3 @@ MODELS = {
         loss=output_sum,
     ),
 }
-
-LLAMA_SIZES = {"llama-1b": LlamaSizes(), "llama-8b": LLAMA_8B}
-
-
-def written(name, writing):
-    """Returns the model of this name, with the parts of `writing` that concern a model."""
-    peer = MODELS[name]
-    if writing.loss == "own":
-        peer = dataclasses.replace(peer, loss=own_cross_entropy)
-    if name in LLAMA_SIZES:
-        peer = dataclasses.replace(peer, make=lambda: Llama(LLAMA_SIZES[name], writing))
-    return peer

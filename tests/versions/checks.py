@@ -7,7 +7,6 @@ if it cannot compare.
 import collections
 import dataclasses
 import glob
-import json
 import os
 import pathlib
 import re
@@ -20,8 +19,6 @@ import pins
 from recorded_cases import Failure, differing, name_of, run_cases
 
 sys.path.insert(0, str(pins.ROOT / "null_device"))
-sys.path.insert(0, str(pins.ROOT / "tests" / "reference"))
-import engine_cases  # noqa: E402
 import make_stubs  # noqa: E402
 
 RULES = "models/torch_rules.cpp"
@@ -29,8 +26,6 @@ STUBS = "profiler/null_device/make_stubs.py"
 STUB_LIBRARIES = "profiler/null_device/CMakeLists.txt"
 TRIED = "profiler/record/python_program.cpp"
 ALLOCATOR = "planner/simulate/allocator/model.cpp"
-ENGINE_NULL = "tests/reference/engine_null.py"
-FIXTURES = pathlib.Path("tests/fixtures/engine")
 BUILD = pins.ROOT / "build"
 MOST_LETTERS = 400  # shown of a reason
 MOST_EXAMPLES = 3  # shown of one kind
@@ -95,11 +90,10 @@ def some_of(things):
 
 
 def rules_of(version):
-    """Returns the version whose rules are used for this one."""
-    done = run([program("print_engine_peaks"), "--rules"], text=version + "\n")
-    if done.returncode != 0:
-        raise NotRun(done.stderr.strip())
-    return json.loads(done.stdout)
+    """Returns the version whose rules are used for this one: the nearest."""
+    rows = map(int, re.findall(r'constexpr TorchRules kTorch2_(\d+)', (pins.ROOT / RULES).read_text()))
+    minor = int(version.split(".")[1])
+    return f"2.{min(rows, key=lambda row: abs(row - minor))}"
 
 
 # --- calls of NVIDIA's libraries -----------------------------------------------------------------
@@ -338,124 +332,14 @@ def check_allocator(version):
     return text, findings or [Finding(f"the test failed: {_last_line(done)}", ALLOCATOR)]
 
 
-# --- FSDP2 ---------------------------------------------------------------------------------------
+# --- the rules of plans --------------------------------------------------------------------------
 
 
-def _variables_of(version):
-    """Returns the variables with which that Python runs on the null device, with torchvision."""
-    variables = {"SHARDLENS_NULL_STUBS": str(stubs_of(version))}
-    return variables | {"PYTHONPATH": str(version.vision)} if version.vision else variables
-
-
-def _measured(version, *arguments):
-    """Yields the rows that engine_null.py prints. Raises NotRun."""
-    environment = os.environ | _variables_of(version)
-    script = pins.ROOT / ENGINE_NULL
-    command = [version.python, script, "--live", *arguments]
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as errors, subprocess.Popen(
-            command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True) as process:
-        for line in process.stdout:
-            if line.startswith("{"):
-                yield json.loads(line)
-        if process.wait() != 0:
-            errors.seek(0)
-            last = (errors.read().strip().splitlines() or ["it says nothing"])[-1]
-            raise NotRun(f"{script.name} ends with exit code {process.returncode}: {last}")
-
-
-def _predicted(row, *arguments):
-    """Returns what the engine says about a row."""
-    done = run([program("print_engine_peaks"), *arguments], text=json.dumps(row) + "\n")
-    if done.returncode != 0:
-        raise NotRun(done.stderr.strip())
-    return json.loads(done.stdout)
-
-
-def _case_of(row):
-    names = engine_cases.Case.__dataclass_fields__
-    return " ".join(str(engine_cases.Case(**{name: row[name] for name in names})).split())
-
-
-def _words_of(events, index):
-    if index >= len(events):
-        return "nothing more"
-    event = events[index]
-    return f"{event} bytes taken" if event > 0 else f"block {-event} given back"
-
-
-def _without_numbers(events):
-    return [max(event, -1) for event in events]
-
-
-def first_difference(measured, predicted):
-    """Returns the index of the first event that differs, or None. Blocks that the engine frees
-    after the last event belong to the program's end, and are not a difference. One more block in an
-    earlier step changes the numbers of all later ones, so bytes are compared before numbers."""
-    for index, pair in enumerate(zip(_without_numbers(measured), _without_numbers(predicted))):
-        if pair[0] != pair[1]:
-            return index
-    for index, pair in enumerate(zip(measured, predicted)):
-        if pair[0] != pair[1]:
-            return index
-    shorter = min(len(measured), len(predicted))
-    rest = predicted[shorter:]
-    same = len(measured) <= len(predicted) and all(event < 0 for event in rest)
-    return None if same else shorter
-
-
-def _compare_events(version):
-    findings, count = [], 0
-    for run in next(_measured(version, "--events"))["runs"]:
-        row = run["case"] | {"torch": version.rules}
-        measured, predicted = run["third_step"], _predicted(row, "--events")
-        count += len(measured)
-        index = first_difference(measured, predicted)
-        if index is not None:
-            findings.append(Finding(
-                f"{_case_of(row)}: event {index} of {len(measured)} of the third step is "
-                f"{_words_of(measured, index)}, but {_words_of(predicted, index)} by the rules of "
-                f"{version.rules}", RULES))
-    return count, findings
-
-
-def _peak_words(peak):
-    if peak is None:
-        return "more than there is"
-    return f"{peak[0]} bytes allocated and {peak[1]} reserved"
-
-
-def _compare_peaks(version):
-    findings, count = [], 0
-    for row in _measured(version, "--chosen", "--untracked"):
-        count += 1
-        peak, predicted = row.get("peak"), _predicted(row | {"torch": version.rules})
-        version.say(f"peaks of {_case_of(row)}: {'equal' if peak == predicted else 'differ'}")
-        if peak != predicted:
-            findings.append(Finding(f"{_case_of(row)}: PyTorch takes {_peak_words(peak)}, the "
-                                    f"engine says {_peak_words(predicted)}", RULES))
-    return count, findings
-
-
-def _missing_fixtures(version):
-    settings = [f"{name}={value}" for name, value in _variables_of(version).items()]
-    command = " ".join([*settings, str(version.python), ENGINE_NULL])
-    for name, flag in (("{}.json", ""), ("events_{}.json", " --events")):
-        file = FIXTURES / name.format(version.minor())
-        if not (pins.ROOT / file).exists():
-            yield Finding(f"it is missing; {command}{flag} writes it", str(file))
-
-
-def check_engine(version):
-    findings = []
-    if not version.has_rules():
-        findings.append(Finding(f"PyTorch {version.minor()} has no row; that of {version.rules} "
-                                "stands for it", RULES))
-    findings += _missing_fixtures(version)
-    version.say("events of FSDP2")
-    events, differences = _compare_events(version)
-    findings += differences
-    peaks, differences = _compare_peaks(version)
-    return f"{events} events of steps and the peaks of {peaks} cases", findings + differences
+def check_rules(version):
+    if version.has_rules():
+        return f"PyTorch {version.minor()} has a row", []
+    return "PyTorch's version has no row", [Finding(
+        f"PyTorch {version.minor()} has no row; that of {version.rules} stands for it", RULES)]
 
 
 # --- shardlens record ----------------------------------------------------------------------------
@@ -496,6 +380,6 @@ STAGES = {
     "the recorder's build": check_recorder,
     "operators against the plan": check_operators,
     "the allocator's model": check_allocator,
-    "FSDP2 against the engine": check_engine,
+    "a row of rules": check_rules,
     "cases of record": check_record,
 }

@@ -31,13 +31,40 @@ FLAGS = {
     "recompute": ["--recompute", "full"],
     "offload": ["--offload", "all"],
     "hsdp": ["--strategy", "hsdp", "--replicas", "2"],
+    "ddp": ["--strategy", "ddp"],
+    "single": ["--strategy", "single"],
+    "tp": ["--tp", "2"],
+    "root": ["--wrap", "root"],
+    "kept": ["--reshard-after-forward", "false"],
+    "nodes": ["--reshard-after-forward", "4"],
+    "fp16": ["--param-dtype", "fp16"],
+    "clip": ["--clip-norm", "1"],
+    "accumulate": ["--accumulate", "3"],
+    "last": ["--sync", "last"],
     "fused": ["--fused"],
+    "sgd": ["--optimizer", "sgd"],
+    "adam": ["--optimizer", "adam"],
     "sdpa": ["--attention", "sdpa"],
+    "eager": ["--attention", "eager"],
+    "lora": ["--lora", "8"],
+    "nf4": ["--quantize", "nf4"],
 }
 CASES = [
     *[(model, ()) for model in CONFIGS],
-    ("llama", ("recompute",)), ("llama", ("offload",)), ("llama", ("hsdp",)), ("llama", ("fused",)),
-    ("vit", ("sdpa",)), ("qwen3", ("recompute", "fused")), ("gpt_oss", ("recompute",)),
+    ("llama", ("recompute",)), ("qwen3", ("recompute", "fused")), ("gpt_oss", ("recompute",)),
+    ("llama", ("lora",)), ("qwen3", ("lora", "recompute")), ("llama", ("lora", "nf4", "ddp")),
+    ("mistral", ("lora", "nf4", "single", "recompute")),
+    ("llama", ("tp",)), ("mistral", ("tp", "recompute")),
+    # The settings that the simulation of FSDP2 by rules, which this replaced, was compared with.
+    ("llama", ("fused",)), ("llama", ("kept",)), ("llama", ("nodes",)), ("llama", ("hsdp",)),
+    ("llama", ("offload",)), ("llama", ("offload", "clip")), ("llama", ("clip",)),
+    ("llama", ("accumulate",)), ("llama", ("accumulate", "last")), ("vit", ("accumulate", "last")),
+    ("llama", ("fp16",)), ("vit", ("fp16", "clip")), ("llama", ("fp16", "accumulate", "fused")),
+    ("vit", ("hsdp", "fused")), ("vit", ("sdpa",)), ("vit", ("eager", "clip")),
+    # The settings that it refused.
+    ("llama", ("root",)), ("llama", ("sgd",)), ("llama", ("adam",)), ("llama", ("single",)),
+    ("llama", ("ddp",)), ("llama", ("ddp", "accumulate", "last")),
+    ("torchvision:vit_b_16", ()), ("torchvision:resnet50", ("ddp",)), ("timm:vit_tiny_patch16_224", ()),
 ]
 
 
@@ -55,13 +82,14 @@ def peaks_of(run):
 
 def plan(*flags):
     return shardlens("plan", "--engine", "pytorch", "--python", PYTHON, "--gpu", "h100", "--world", "8",
-                     "--batch", "4", "--seq", "512", "--param-dtype", "bf16", *flags)
+                     "--batch", "4", "--seq", "512",
+                     *([] if "fp16" in flags else ["--param-dtype", "bf16"]), *flags)
 
 
 def case_of(model, words):
     def check(folder):
         folder = pathlib.Path(folder)
-        config = config_in(folder, model)
+        config = model if ":" in model else config_in(folder, model)
         flags = [flag for word in words for flag in FLAGS[word]]
         done = plan("--model", config, "--out", folder / "plan", *flags)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -70,7 +98,7 @@ def case_of(model, words):
         planned, recorded = peaks_of(folder / "plan"), peaks_of(apart.out)
         assert planned == recorded and planned[0] > 0, f"planned {planned}, written apart {recorded}"
 
-    check.__name__ = "_".join(["check", model, *words])
+    check.__name__ = "_".join(["check", model.rpartition(":")[2], *words])
     return check
 
 
@@ -99,13 +127,24 @@ def check_solved(folder):
     assert done.returncode == 0 and "is the largest that fits" in done.stdout, done.stdout + done.stderr
 
 
+def check_preset(folder):
+    """A preset is transformers' model, and --json says what the text says."""
+    out = pathlib.Path(folder) / "run"
+    done = shardlens("plan", "--engine", "pytorch-fsdp2", "--python", PYTHON, "--gpu", "h100",
+                     "--workers", "8", "--model", "vit-tutorial", "--batch", "8", "--json", "--out", out)
+    assert done.returncode == 0 and "fits" in done.stderr, done.stdout + done.stderr
+    assert json.loads(done.stdout)["ranks"][0]["peak"] == report_of(out)["peak"]
+
+
 def check_refusals(folder):
     folder = pathlib.Path(folder)
     (folder / "config.json").write_text('{"model_type": "banana"}')
     for words, flags in (
         ("transformers cannot read it", ["--model", folder]),
         ("does not divide", ["--model", config_in(folder, "llama"), "--strategy", "hsdp", "--replicas", "3"]),
-        ("invalid choice", ["--model", config_in(folder, "llama"), "--optimizer", "lion"]),
+        ("give one of adamw", ["--model", config_in(folder, "llama"), "--optimizer", "lion"]),
+        ("has no plan for this model", ["--model", config_in(folder, "gpt2"), "--tp", "2"]),
+        ("needs --lora", ["--model", config_in(folder, "llama"), "--quantize", "nf4"]),
     ):
         done = plan(*flags, "--out", folder / "refused")
         assert done.returncode != 0 and words in done.stdout + done.stderr, done.stdout + done.stderr

@@ -2,6 +2,7 @@
 
 #include "planner/pytorch/running.h"
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -32,7 +33,8 @@ void expect_running_refused(const Words& flags, const std::string& why) {
 
 TEST_CASE("a plan by running is a command of ours") {
   CHECK(plans_by_running({"--engine=pytorch"}));
-  CHECK_FALSE(plans_by_running({"--engine", "pytorch-fsdp2"}));
+  CHECK(plans_by_running({"--engine", "pytorch-fsdp2"}));
+  CHECK_FALSE(plans_by_running({"--engine", "shardlens"}));
   CHECK_FALSE(plans_by_running({"--model", "pytorch"}));
   CHECK(running_plan({"--gpu", "h100", "--world", "16", "--seq", "4096", "--fused"}).command ==
         Words{"record", "--device", "null:h100", "--world", "16", "--rank", "0", "--", "python",
@@ -43,9 +45,44 @@ TEST_CASE("a plan by running is a command of ours") {
   CHECK(running_plan({"--gpu", "l4", "--solve", "batch", "--batch", "4"}).command.back() ==
         "{batch}");
   CHECK(running_plan({"--gpu", "l4", "--explain"}).command.front() == "advise");
+  const auto solved = running_plan({"--gpu", "l4", "--search", "--json"}).command;
+  CHECK(Words(solved.begin(), solved.begin() + 2) == Words{"advise", "--device"});
+  CHECK(std::ranges::count(solved, "--json") == 1);
+  CHECK(running_plan({"--gpu", "l4", "--json", "--out", "x"}).json_of == "x");
   expect_running_refused({"--model", "a"}, "--gpu is missing");
+  expect_running_refused({"--gpu", "l4", "--json"}, "give --out");
+  expect_running_refused({"--gpu", "l4", "--pytorch", "fused"}, "--write FILE.py gives it");
+  expect_running_refused({"--gpu", "l4", "--torch", "2.11"}, "give --python");
   expect_running_refused({"--gpu", "l4", "--banana", "1"}, "banana");
   expect_running_refused({"--gpu", "l4", "--solve", "seq", "--explain"}, "exclude each other");
+}
+
+TEST_CASE("a preset is a model of transformers of the same sizes") {
+  const auto model_of = [](const char* name) {
+    return running_plan({"--gpu", "h100", "--model", name}).command.back();
+  };
+  CHECK(model_of("llama-70b") ==
+        "llama:hidden_size=8192,intermediate_size=28672,num_hidden_layers=80,"
+        "num_attention_heads=64,num_key_value_heads=8,vocab_size=128256,rope_theta=500000,"
+        "tie_word_embeddings=false");
+  CHECK_THAT(model_of("vit-b16"), ContainsSubstring("vit:image_size=224,patch_size=16,"));
+  CHECK(model_of("Qwen/Qwen3-8B") == "Qwen/Qwen3-8B");
+  expect_running_refused({"--gpu", "h100", "--model", "simple-model"}, "give a config.json");
+}
+
+TEST_CASE("a setting has a value that the program takes") {
+  for (const char* flag : {"--write", "--gpu"}) {
+    const auto refuses = [&](const char* setting, const char* value, const char* why) {
+      expect_running_refused({flag, "x.py", setting, value}, why);
+    };
+    refuses("--batch", "many", "give a number of at least 0, without a fraction");
+    refuses("--batch", "1.5", "without a fraction");
+    refuses("--seq", "-4", "give a number");
+    refuses("--clip-norm", "x", "give a number of at least 0");
+    refuses("--optimizer", "lion", "give one of adamw, adam, sgd");
+    refuses("--param-dtype", "fp8", "give one of fp32, bf16, fp16");
+  }
+  CHECK(running_plan({"--gpu", "l4", "--lr", "3e-4"}).command.back() == "3e-4");
 }
 
 TEST_CASE("a written program has the settings that were given") {

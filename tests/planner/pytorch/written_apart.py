@@ -1,75 +1,179 @@
-"""Trains a model of transformers with FSDP2: what running_cases.py holds against the program of
-`shardlens plan --engine pytorch`, and written apart from it, model by model.
+"""Trains a model with FSDP2: what running_cases.py holds against the program of `shardlens plan
+--engine pytorch`, and written apart from it, model by model and word by word.
 
-    written_apart.py CONFIG_FOLDER [recompute] [offload] [hsdp] [fused] [sdpa]
+    written_apart.py CONFIG_FOLDER|torchvision:NAME|timm:NAME [WORD...]
 """
 
+import contextlib
+import functools
 import sys
 
 import torch
 import torch.distributed as dist
-import transformers
+import torch.nn.functional as F
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.utils.checkpoint import checkpoint
 
-CLASSES = {
-    "llama": transformers.LlamaForCausalLM,
-    "qwen3": transformers.Qwen3ForCausalLM,
-    "mistral": transformers.MistralForCausalLM,
-    "gemma2": transformers.Gemma2ForCausalLM,
-    "gpt_oss": transformers.GptOssForCausalLM,
-    "gpt2": transformers.GPT2LMHeadModel,
-    "vit": transformers.ViTForImageClassification,
-}
-folder, words = sys.argv[1], sys.argv[2:]
+what, words = sys.argv[1], set(sys.argv[2:])
 dist.init_process_group("nccl")
 torch.cuda.set_device(0)
-config = transformers.AutoConfig.from_pretrained(folder)
-config.use_cache = False
-with torch.device("meta"):
-    model = CLASSES[config.model_type]._from_config(
-        config, attn_implementation="sdpa" if "sdpa" in words else None
-    )
+
+
+def from_transformers():
+    import transformers
+
+    classes = {
+        "llama": transformers.LlamaForCausalLM,
+        "qwen3": transformers.Qwen3ForCausalLM,
+        "mistral": transformers.MistralForCausalLM,
+        "gemma2": transformers.Gemma2ForCausalLM,
+        "gpt_oss": transformers.GptOssForCausalLM,
+        "gpt2": transformers.GPT2LMHeadModel,
+        "vit": transformers.ViTForImageClassification,
+    }
+    config = transformers.AutoConfig.from_pretrained(what)
+    config.use_cache = False
+    how = "sdpa" if "sdpa" in words else "eager" if "eager" in words else None
+    with torch.device("meta"):
+        model = classes[config.model_type]._from_config(config, attn_implementation=how)
+    body = getattr(model, model.base_model_prefix)
+    return model, list(body.h if config.model_type == "gpt2" else body.layers), config
+
+
+def from_images(library, name):
+    torch.manual_seed(0)
+    if library == "torchvision":
+        import torchvision
+
+        model = getattr(torchvision.models, name)()
+        if name.startswith("vit"):
+            return model, list(model.encoder.layers), None
+        return model, [b for i in range(1, 5) for b in getattr(model, f"layer{i}")], None
+    import timm
+
+    model = timm.create_model(name)
+    return model, list(model.blocks), None
+
+
+library, _, name = what.partition(":")
+is_image_model = library in ("torchvision", "timm")
+model, layers, config = from_images(library, name) if is_image_model else from_transformers()
 model.train()
-body = getattr(model, model.base_model_prefix)
-layers = body.h if config.model_type == "gpt2" else body.layers
-
-
-def recomputed(forward):
-    return lambda *a, **k: checkpoint(forward, *a, use_reentrant=False, **k)
-
-
 if "recompute" in words:
     for layer in layers:
-        layer.forward = recomputed(layer.forward)
-flags = {"mp_policy": MixedPrecisionPolicy(torch.bfloat16, torch.float32)}
+        layer.forward = functools.partial(checkpoint, layer.forward, use_reentrant=False)
+
+low = torch.float16 if "fp16" in words else torch.bfloat16
+reshard = False if "kept" in words else 4 if "nodes" in words else True
+flags = {"mp_policy": MixedPrecisionPolicy(low, torch.float32)}
 if "offload" in words:
     flags["offload_policy"] = CPUOffloadPolicy()
 if "hsdp" in words:
     flags["mesh"] = init_device_mesh("cuda", (2, 4), mesh_dim_names=("replicate", "shard"))
-for layer in layers:
-    fully_shard(layer, **flags)
-fully_shard(model, **flags)
-model.to_empty(device="cpu" if "offload" in words else "cuda")
-if "offload" in words:
+if "tp" in words:
+    mesh = init_device_mesh("cuda", (4, 2), mesh_dim_names=("data", "model"))
+    flags["mesh"] = mesh["data"]
+    for layer in layers:
+        column, row = ColwiseParallel(), RowwiseParallel()
+        parallelize_module(layer, mesh["model"], {
+            **{f"self_attn.{name}_proj": column for name in "qkv"}, "self_attn.o_proj": row,
+            "mlp.gate_proj": column, "mlp.up_proj": column, "mlp.down_proj": row})
+if "nf4" in words:
+    import bitsandbytes as bnb
+
+    for layer in layers:
+        for path, linear in list(layer.named_modules()):
+            if type(linear) is torch.nn.Linear:
+                weight = torch.randn(*linear.weight.shape, dtype=torch.bfloat16, device="cuda") * 0.02
+                with torch.device("meta"):
+                    four = bnb.nn.LinearNF4(linear.in_features, linear.out_features, bias=False,
+                                            compute_dtype=torch.bfloat16)
+                four.weight = bnb.nn.Params4bit(weight, requires_grad=False, quant_type="nf4").cuda()
+                layer.set_submodule(path, four)
+                del weight
+if "lora" in words:
+    import peft
+
+    model = peft.get_peft_model(model, peft.LoraConfig(r=8, lora_alpha=16, target_modules="all-linear"))
+
+is_replicated = "ddp" in words or "single" in words
+place = "cpu" if "offload" in words else "cuda"
+if not is_replicated:
+    for layer in [] if "root" in words else layers:
+        fully_shard(layer, reshard_after_forward=reshard, **flags)
+    fully_shard(model, **flags)
+if is_image_model:
+    model.to(place)
+elif "nf4" in words:
     for module in model.modules():
-        for key, buffer in list(module.named_buffers(recurse=False)):
-            setattr(module, key, buffer.cuda())
-with torch.no_grad():
-    model.init_weights()
+        for table in (module._parameters, module._buffers):
+            for key, tensor in table.items():
+                if tensor is not None and tensor.is_meta:
+                    empty = torch.empty_like(tensor, device="cuda")
+                    is_weight = table is module._parameters
+                    grad = tensor.requires_grad
+                    table[key] = torch.nn.Parameter(empty, requires_grad=grad) if is_weight else empty
+else:
+    model.to_empty(device=place)
+    if "offload" in words:
+        for module in model.modules():
+            for key, buffer in list(module.named_buffers(recurse=False)):
+                setattr(module, key, buffer.cuda())
+    if "lora" not in words:
+        with torch.no_grad():
+            model.init_weights()
+if "ddp" in words:
+    model = DDP(model, device_ids=[0])
+
+kinds = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
+kind = next((kinds[word] for word in kinds if word in words), torch.optim.AdamW)
+learning = [weight for weight in model.parameters() if weight.requires_grad]
 fused = True if "fused" in words else None
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.0, fused=fused)
-for _ in range(3):
-    if config.model_type == "vit":
-        size = config.image_size
-        x = torch.randn(4, config.num_channels, size, size, device="cuda")
-        y = torch.randint(0, config.num_labels, (4,), device="cuda")
-        loss = model(pixel_values=x, labels=y).loss
-    else:
+optimizer = kind(learning, lr=1e-4, weight_decay=0.0, fused=fused)
+scaler = torch.amp.GradScaler("cuda") if "fp16" in words else None
+
+
+def loss():
+    if not is_image_model and config.model_type != "vit":
         x = torch.randint(0, config.vocab_size, (4, 512), device="cuda")
-        loss = model(input_ids=x, labels=x).loss
-    loss.backward()
-    optimizer.step()
+        return model(input_ids=x, labels=x).loss
+    size, classes = (224, 1000) if config is None else (config.image_size, config.num_labels)
+    x = torch.randn(4, 3, size, size, device="cuda")
+    y = torch.randint(0, classes, (4,), device="cuda")
+    if config is not None:
+        return model(pixel_values=x, labels=y).loss
+    return F.cross_entropy(model(x), y)
+
+
+def backward(last):
+    global value  # the last loss stays until there is a new one
+    if "last" in words and not is_replicated:
+        model.set_requires_gradient_sync(last)
+    waits = "last" in words and "ddp" in words and not last
+    with model.no_sync() if waits else contextlib.nullcontext():
+        with torch.autocast("cuda", low) if is_replicated else contextlib.nullcontext():
+            value = loss()
+        if "accumulate" in words:
+            value = value / 3
+        (scaler.scale(value) if scaler else value).backward()
+
+
+for _ in range(3):
+    for left in (2, 1, 0) if "accumulate" in words else (0,):
+        if "accumulate" in words and not is_replicated:
+            model.set_is_last_backward(left == 0)
+        backward(left == 0)
+    if "clip" in words:
+        if scaler:
+            scaler.unscale_(optimizer)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    if scaler:
+        scaler.step(optimizer)
+        scaler.update()
+    else:
+        optimizer.step()
     optimizer.zero_grad()
 dist.destroy_process_group()

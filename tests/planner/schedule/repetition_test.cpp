@@ -44,11 +44,9 @@ std::vector<std::string> lines_of(const Schedule& schedule) {
   return lines;
 }
 
-PreparedRun prepared(const std::vector<std::string>& flags, bool in_python = false) {
+PreparedRun prepared(const std::vector<std::string>& flags) {
   const Config config = parse_arguments(flags).config;
-  PlanTarget target = target_of(config, "");
-  if (in_python) target.pytorch.emplace();
-  return prepare(spec_of(config), config, target, {});
+  return prepare(spec_of(config), config, target_of(config, ""), {});
 }
 
 /// All that a simulation says, except where in the timeline it says it.
@@ -62,7 +60,7 @@ struct Outcome {
 
 Outcome outcome_of(const PreparedRun& run, int64_t capacity_bytes = kUnlimitedBytes) {
   const RunResult result = simulate(run, {}, capacity_bytes);
-  const RankSimulation& simulation = *result.simulation;
+  const Simulation& simulation = *result.simulation;
   Outcome outcome{.peak = simulation.peak(),
                   .step_peak = simulation.step_peak(),
                   .pinned_bytes = simulation.pinned_peak_bytes(),
@@ -266,46 +264,16 @@ TEST_CASE("microbatches of fewer samples are not left out", "[planner][repetitio
   }
 }
 
-TEST_CASE("a Python program's microbatches may be left out too", "[planner][repetition]") {
-  using Flags = std::vector<std::string>;
-  const std::vector<Flags> strategies = {
-      {},
-      {"--sync", "last"},
-      {"--param-dtype", "bf16", "--clip-norm", "1"},
-      {"--param-dtype", "bf16", "--sync", "last", "--reshard-after-forward", "false"},
-      {"--offload", "all"},
-      {"--strategy", "hsdp", "--replicas", "2", "--sync", "last"}};
-  tests::Sample sample;
-  for (const Flags& strategy : strategies) {
-    for (const int accumulate : {1, 2, 3, 4, 5, 6, 7, 8, 21}) {
-      if (!sample.has_next()) continue;
-      Flags flags = {"--model",      "vit-tutorial",
-                     "--batch",      "8",
-                     "--device",     "null:h200",
-                     "--accumulate", std::to_string(accumulate),
-                     "--world",      "4",
-                     "--solo-rank",  "0"};
-      flags.insert(flags.end(), strategy.begin(), strategy.end());
-      CAPTURE(accumulate, strategy);
-      check_left_out(prepared(flags, /*in_python=*/true));
-    }
-  }
-}
-
 TEST_CASE("ten thousand microbatches are planned as a few", "[planner][repetition]") {
-  for (const bool in_python : {false, true}) {
-    const auto simulated = [&](const char* accumulate) {
-      return simulate(
-                 prepared({"--model", "vit-tutorial", "--device", "null:h200", "--world", "8",
-                           "--solo-rank", "0", "--accumulate", accumulate, "--data", "synthetic"},
-                          in_python),
-                 {})
-          .simulation;
-    };
-    const auto few = simulated("40"), many = simulated("10000");
-    CHECK(many->timeline().events().size() == few->timeline().events().size());
-    CHECK(many->peak() == few->peak());
-  }
+  const auto simulated = [&](const char* accumulate) {
+    const PreparedRun run =
+        prepared({"--model", "vit-tutorial", "--device", "null:h200", "--world", "8", "--solo-rank",
+                  "0", "--accumulate", accumulate, "--data", "synthetic"});
+    return simulate(run, {}).simulation;
+  };
+  const auto few = simulated("40"), many = simulated("10000");
+  CHECK(many->timeline().events().size() == few->timeline().events().size());
+  CHECK(many->peak() == few->peak());
 }
 
 TEST_CASE("equal rounds take the time that they would one by one", "[planner][repetition]") {
