@@ -41,7 +41,7 @@ class RecordingReplay {
 
   /// Returns why a replay says nothing of this recording; nothing: it goes as the program did.
   std::optional<std::string> problem() const {
-    if (has_more_than_model_) return "private pools and expandable segments are not replayed";
+    if (has_expandable_segments_) return "expandable segments are not replayed";
     const planner::ReplayResult again = replay_.run(recorded_settings(), addresses_);
     const bool is_alike = again.failed_event.has_value() == ran_out_ &&
                           (ran_out_ || again.retries == run_.retries) &&
@@ -72,7 +72,7 @@ class RecordingReplay {
       : run_(run),
         unlimited_(planner::with_rules({}, rules)),
         addresses_(requests.addresses()),
-        has_more_than_model_(requests.has_more_than_model()),
+        has_expandable_segments_(requests.has_expandable_segments()),
         ran_out_(requests.ran_out()),
         replay_(std::move(requests).history(is_tight())) {}
 
@@ -96,7 +96,7 @@ class RecordingReplay {
   const ReplayedRun& run_;
   planner::AllocatorSettings unlimited_;
   planner::SegmentAddresses addresses_;
-  bool has_more_than_model_;
+  bool has_expandable_segments_;
   bool ran_out_;
   planner::Replay replay_;
 };

@@ -12,6 +12,7 @@
 
 #include "planner/simulate/allocator/peak_bands.h"
 #include "planner/simulate/allocator/recorded_requests.h"
+#include "profiler/recording/blocks.h"
 #include "profiler/recording/profile.h"
 #include "tests/evidence/gpu_history.h"
 #include "tests/evidence/gpu_replay.h"
@@ -50,8 +51,10 @@ bool has_failure(const GpuHistory& history) {
 /// Writes a history's events as the recorder would have.
 class HistoryEvents {
  public:
-  std::vector<profiler::Event> events(const GpuHistory& history) && {
-    for (const GpuEvent& event : history.events) take(event);
+  explicit HistoryEvents(const GpuHistory& history) : history_(history) {}
+
+  std::vector<profiler::Event> events() && {
+    for (const GpuEvent& event : history_.events) take(event);
     return std::move(events_);
   }
 
@@ -80,14 +83,25 @@ class HistoryEvents {
     }
   }
 
+  /// Returns the number of the private pool that the stream stands for.
+  int32_t pool_of(planner::StreamIndex stream) const {
+    const auto found = std::ranges::find(history_.private_streams, stream);
+    if (found == history_.private_streams.end()) return profiler::kNoPrivatePool;
+    return static_cast<int32_t>(found - history_.private_streams.begin());
+  }
+
   void add(const GpuEvent& event, Kind kind, profiler::Space space) {
+    const bool is_segment = space == profiler::Space::segment;
+    const int32_t pool = is_segment ? pool_of(event.stream) : profiler::kNoPrivatePool;
     events_.push_back({.address = event.address,
                        .value = event.bytes,
+                       .action = profiler::action_of_pool(pool),
                        .stream = event.stream,
                        .kind = kind,
                        .space = space});
   }
 
+  const GpuHistory& history_;
   std::vector<profiler::Event> events_;
 };
 
@@ -123,7 +137,7 @@ TEST_CASE("evidence: the model places all blocks where the allocators of real GP
 
 TEST_CASE("the model places all blocks where our own H100 did") {
   for (const GpuHistory& history : read_gpu_histories(kOwnFolder / "allocator")) {
-    if (history.has_private_pools) continue;
+    if (!history.is_followed()) continue;
     INFO(history.file);
     const Comparison seen = GpuReplay(history, true).run();
     print(history, seen, GpuReplay(history, false).run());
@@ -147,14 +161,14 @@ TEST_CASE("evidence: what real GPUs reserved lies in the band over orders of add
 TEST_CASE("a recording's requests and addresses lead to the peaks of our own H100") {
   int compared = 0;
   for (const GpuHistory& history : read_gpu_histories(kOwnFolder / "allocator")) {
-    const bool is_replayed = history.start.empty() && !history.has_private_pools &&
+    const bool is_replayed = history.start.empty() && history.is_followed() &&
                              !history.settings.expandable_segments && !has_failure(history);
     if (!is_replayed) continue;
     INFO(history.file);
     planner::RecordedRequests requests;
-    for (const profiler::Event& event : HistoryEvents().events(history)) requests.take(event);
+    for (const profiler::Event& event : HistoryEvents(history).events()) requests.take(event);
     CHECK_FALSE(requests.ran_out());
-    CHECK_FALSE(requests.has_more_than_model());
+    CHECK_FALSE(requests.has_expandable_segments());
     const planner::SegmentAddresses addresses = requests.addresses();
     const int64_t retries = history.alloc_retries.value_or(0);
     const planner::Replay replay(std::move(requests).history(retries > 0));

@@ -69,6 +69,21 @@ void read_text(std::istream& in, GpuHistory& history) {
   for (int64_t bytes = 0; in >> address >> bytes;) history.last_segments[address] = bytes;
 }
 
+/// Gives the events of each private pool a stream of their own. `ranges` has the first and last
+/// event of each pool, counted from 0, and the stream that its graphs were captured on.
+void name_private_pools(const nlohmann::json& ranges, GpuHistory& history) {
+  for (const nlohmann::json& range : ranges) {
+    const size_t last = range.at(1);
+    const planner::StreamIndex captured_on = range.at(2);
+    const auto stream = static_cast<planner::StreamIndex>(history.streams++);
+    for (size_t i = range.at(0); i <= last; ++i) {
+      GpuEvent& event = history.events.at(i);
+      if (event.stream == captured_on) event.stream = stream;
+    }
+    history.private_streams.push_back(stream);
+  }
+}
+
 planner::AllocatorSettings settings_of(const nlohmann::json& row) {
   const std::string text = row.value("settings", "");
   planner::AllocatorSettings settings = planner::parse_allocator_settings(text);
@@ -98,6 +113,7 @@ std::vector<GpuHistory> read_gpu_histories(const std::filesystem::path& folder) 
     history.has_private_pools = row.value("has_private_pools", false);
     std::istringstream text(read_gzip_file(folder / history.file));
     read_text(text, history);
+    if (row.contains("private_pools")) name_private_pools(row.at("private_pools"), history);
     histories.push_back(std::move(history));
   }
   return histories;

@@ -42,13 +42,20 @@ struct GpuHistory {
   std::string gpu;
   std::string torch;
   planner::AllocatorSettings settings{};   // its capacity is unlimited unless the GPU ran full
-  bool has_private_pools = false;          // of CUDA graphs, which the model does not have
+  bool has_private_pools = false;          // of CUDA graphs
   std::optional<int64_t> alloc_retries{};  // as PyTorch counted them, with those of failures
   size_t streams = 1;
+  /// Of these, those that stand for a private pool each; none: which event is of which pool is not
+  /// known.
+  std::vector<planner::StreamIndex> private_streams{};
+
   std::vector<planner::SegmentLayout> start{};
   std::vector<uint64_t> held{};  // the addresses of the blocks held at the start
   std::vector<GpuEvent> events{};
   std::map<uint64_t, int64_t> last_segments{};  // bytes by address, at the end
+
+  /// Returns true if the model can follow it.
+  bool is_followed() const { return !has_private_pools || !private_streams.empty(); }
 };
 
 /// Returns the folder of the evidence: $SHARDLENS_EVIDENCE or ../shared/evidence beside the

@@ -31,6 +31,7 @@ GpuReplay::GpuReplay(const GpuHistory& history, bool gives_addresses)
     model_.give_addresses(
         [this](SegmentIndex) { return taken_.empty() ? kNowhere : taken_.back().segment; });
   }
+  for (const planner::StreamIndex stream : history.private_streams) model_.keep_cache(stream, true);
   std::vector<BlockId> blocks;
   if (!history.start.empty()) blocks = model_.lay_out(history.start);
   for (size_t i = 0; i < blocks.size(); ++i) live_[history.held[i]] = blocks[i];

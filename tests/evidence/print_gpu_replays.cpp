@@ -18,7 +18,7 @@ nlohmann::json json_of(const GpuHistory& history) {
                          {"gpu", history.gpu},
                          {"torch", history.torch},
                          {"has_private_pools", history.has_private_pools}};
-  if (history.has_private_pools) return json;
+  if (!history.is_followed()) return json;
   const Comparison seen = GpuReplay(history, true).run();
   json["allocations"] = seen.allocations;
   json["placed_alike"] = seen.placed_alike;

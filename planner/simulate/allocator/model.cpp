@@ -65,6 +65,7 @@ AllocatorModel::AllocatorModel(const AllocatorSettings& settings,
                                const std::vector<StreamName>& streams)
     : settings_(settings),
       stream_order_(order_of(streams)),
+      keeps_cache_(streams.size()),
       pools_{BlockPool{.streams = std::vector<FreeBlocks>(streams.size())},
              BlockPool{.streams = std::vector<FreeBlocks>(streams.size())}},
       pending_(streams.size()) {
@@ -370,6 +371,11 @@ void AllocatorModel::complete_events() {
     blocks.clear();
     place = pending_streams_.erase(place);
   }
+}
+
+void AllocatorModel::keep_cache(StreamIndex stream, bool is_kept) {
+  check(stream < keeps_cache_.size(), "a stream that the model does not know");
+  keeps_cache_[stream] = is_kept;
 }
 
 void AllocatorModel::empty_cache() {

@@ -20,8 +20,13 @@
 // use. Here, as on the null device, they have passed that use by the next request, which is when
 // the block is freed.
 //
-// Private pools (CUDA graphs, MemPool), callbacks that free memory and a change of settings
-// during a run are not modelled. Only one thread at a time may use a model.
+// [Note: private pools]
+// A private pool (CUDA graphs, torch.cuda.MemPool) serves some requests from segments of its own.
+// Here it is a stream of its own, since no block is shared between streams, whose cached memory is
+// kept (keep_cache) until nothing uses the pool any more.
+//
+// Callbacks that free memory, a change of settings during a run and what torch.compile restores of
+// its graphs' pools are not modelled. Only one thread at a time may use a model.
 #pragma once
 
 #include <array>
@@ -86,6 +91,8 @@ class AllocatorModel {
 
   /// Empties the cache, as torch.cuda.empty_cache() does.
   void empty_cache();
+  /// Says whether a stream's cached memory stays when the cache is emptied: [Note: private pools].
+  void keep_cache(StreamIndex stream, bool is_kept);
   /// Sets the limit, as torch.cuda.set_per_process_memory_fraction() does. Throws
   /// std::invalid_argument outside 0 to 1.
   void set_memory_fraction(double fraction);
@@ -219,6 +226,7 @@ class AllocatorModel {
 
   std::vector<uint64_t> stream_hashes_;    // by StreamIndex
   std::vector<StreamIndex> stream_order_;  // by handle
+  std::vector<bool> keeps_cache_;          // by StreamIndex
   std::array<BlockPool, 2> pools_;         // by Pool
   std::deque<Block> blocks_;               // by BlockId
   std::vector<Block*> dropped_;            // of blocks_, to be used again

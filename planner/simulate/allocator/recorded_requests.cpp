@@ -1,5 +1,6 @@
 #include "planner/simulate/allocator/recorded_requests.h"
 
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -19,15 +20,49 @@ void RecordedRequests::take_segment(const Event& event) {
   const bool takes = event.kind == EventKind::alloc;
   const bool gives_back = event.kind == EventKind::free;
   if (!takes && !gives_back) return;
-  // The label says that pages were mapped into an expandable segment, the action which pool it is.
-  has_more_than_model_ |= takes && (event.label != 0 || event.action >= 0);
+  // The label says that pages were mapped into an expandable segment.
+  has_expandable_segments_ |= takes && event.label != 0;
   if (takes) {
     note_retry();
+    live_segments_[event.address] = {.end = event.address + static_cast<uint64_t>(event.value),
+                                     .pool = profiler::pool_of_action(event.action)};
     return segments_.push_back(event.address);
   }
-  const bool goes_on =
-      !requests_.empty() && requests_.back().kind == AllocatorRequestKind::empty_cache;
-  if (!goes_on) requests_.push_back({.kind = AllocatorRequestKind::empty_cache});
+  if (!empties_last()) requests_.push_back({.kind = AllocatorRequestKind::empty_cache});
+  give_up(pool_at(event.address));
+  live_segments_.erase(event.address);
+}
+
+/// Returns the private pool of the segment at an address.
+int32_t RecordedRequests::pool_at(uint64_t address) const {
+  const auto after = live_segments_.upper_bound(address);
+  if (after == live_segments_.begin()) return profiler::kNoPrivatePool;
+  const Segment& segment = std::prev(after)->second;
+  return address < segment.end ? segment.pool : profiler::kNoPrivatePool;
+}
+
+/// Returns the stream that the replay has for a stream and a pool.
+StreamIndex RecordedRequests::lane_of(int32_t pool, uint16_t stream) {
+  const auto next = static_cast<StreamIndex>(lanes_.size());
+  const auto [found, is_new] = lanes_.try_emplace({pool, stream}, Lane{.stream = next});
+  Lane& lane = found->second;
+  if (pool != profiler::kNoPrivatePool && !lane.is_kept) {
+    lane.is_kept = true;
+    requests_.push_back({.stream = lane.stream, .kind = AllocatorRequestKind::keep_cache});
+  }
+  return lane.stream;
+}
+
+/// Notes that nothing used a private pool when the cache was emptied, since it gave memory back.
+void RecordedRequests::give_up(int32_t pool) {
+  if (pool == profiler::kNoPrivatePool) return;
+  for (auto& [key, lane] : lanes_) {
+    if (key.first != pool || !lane.is_kept) continue;
+    lane.is_kept = false;
+    const AllocatorRequest request = {.stream = lane.stream,
+                                      .kind = AllocatorRequestKind::give_up_cache};
+    requests_.insert(requests_.end() - 1, request);
+  }
 }
 
 void RecordedRequests::take_block(const Event& event) {
@@ -38,7 +73,9 @@ void RecordedRequests::take_block(const Event& event) {
       ran_out_ = event.kind == EventKind::out_of_memory;
       if (ran_out_) note_retry();
       if (!ran_out_) blocks_[event.address] = made_blocks_;
-      requests_.push_back({.bytes = event.value, .block = made_blocks_++, .stream = event.stream});
+      const int32_t pool = ran_out_ ? profiler::kNoPrivatePool : pool_at(event.address);
+      const StreamIndex stream = lane_of(pool, event.stream);
+      requests_.push_back({.bytes = event.value, .block = made_blocks_++, .stream = stream});
       return;
     }
     case EventKind::free: {
@@ -62,9 +99,11 @@ void RecordedRequests::take_block(const Event& event) {
 
 /// Notes that the last request may not be one, but the allocator's way to make room.
 void RecordedRequests::note_retry() {
-  const bool empties =
-      !requests_.empty() && requests_.back().kind == AllocatorRequestKind::empty_cache;
-  if (empties) maybe_retries_.push_back(requests_.size() - 1);
+  if (empties_last()) maybe_retries_.push_back(requests_.size() - 1);
+}
+
+bool RecordedRequests::empties_last() const {
+  return !requests_.empty() && requests_.back().kind == AllocatorRequestKind::empty_cache;
 }
 
 /// Takes back the last free: [Note: held blocks].

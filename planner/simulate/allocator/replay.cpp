@@ -40,6 +40,16 @@ AllocatorHistory history_of(const std::vector<Event>& events) {
   return history;
 }
 
+/// Returns names for any number of streams, since private pools have streams of their own here.
+std::vector<StreamName> names_of(size_t streams) {
+  constexpr size_t kOfPyTorch = 33;
+  std::vector<StreamName> names = default_and_pool_streams(std::min(streams, kOfPyTorch));
+  for (size_t i = names.size(); i < streams; ++i) {
+    names.push_back({.handle = i, .id = static_cast<int64_t>(i)});
+  }
+  return names;
+}
+
 uint32_t held_blocks(const std::vector<SegmentLayout>& segments) {
   uint32_t held = 0;
   for (const SegmentLayout& segment : segments) {
@@ -59,8 +69,9 @@ Replay::Replay(AllocatorHistory history)
     streams_ = std::max<size_t>(streams_, segment.stream + size_t{1});
   }
   for (const AllocatorRequest& request : history_.requests) {
-    if (request.kind == AllocatorRequestKind::empty_cache) continue;
+    streams_ = std::max<size_t>(streams_, request.stream + size_t{1});
     const bool allocates = request.kind == AllocatorRequestKind::allocate;
+    if (!allocates && request.kind != AllocatorRequestKind::free) continue;
     if (allocates ? request.block != is_held.size()
                   : request.block >= is_held.size() || !is_held[request.block]) {
       throw std::invalid_argument("a request of block " + std::to_string(request.block) +
@@ -68,7 +79,6 @@ Replay::Replay(AllocatorHistory history)
     }
     if (allocates) is_held.push_back(true);
     if (!allocates) is_held[request.block] = false;
-    streams_ = std::max<size_t>(streams_, request.stream + size_t{1});
   }
   blocks_ = static_cast<uint32_t>(is_held.size());
 }
@@ -76,23 +86,32 @@ Replay::Replay(AllocatorHistory history)
 /// Returns false if the request found no memory.
 bool Replay::send(AllocatorModel& allocator, const AllocatorRequest& request,
                   std::vector<BlockId>& blocks) const {
-  if (request.kind == AllocatorRequestKind::free) {
-    allocator.free(blocks[request.block]);
-    return true;
+  switch (request.kind) {
+    case AllocatorRequestKind::allocate: {
+      const AllocationResult given = allocator.allocate(request.bytes, request.stream);
+      const auto* allocation = std::get_if<Allocation>(&given);
+      if (allocation != nullptr) blocks[request.block] = allocation->block;
+      return allocation != nullptr;
+    }
+    case AllocatorRequestKind::free:
+      allocator.free(blocks[request.block]);
+      return true;
+    case AllocatorRequestKind::empty_cache:
+      allocator.empty_cache();
+      return true;
+    case AllocatorRequestKind::keep_cache:
+      allocator.keep_cache(request.stream, true);
+      return true;
+    case AllocatorRequestKind::give_up_cache:
+      allocator.keep_cache(request.stream, false);
+      return true;
   }
-  if (request.kind == AllocatorRequestKind::empty_cache) {
-    allocator.empty_cache();
-    return true;
-  }
-  const AllocationResult given = allocator.allocate(request.bytes, request.stream);
-  const auto* allocation = std::get_if<Allocation>(&given);
-  if (allocation != nullptr) blocks[request.block] = allocation->block;
-  return allocation != nullptr;
+  unreachable("kind of request out of range");
 }
 
 ReplayResult Replay::run(const AllocatorSettings& settings,
                          const SegmentAddresses& addresses) const {
-  AllocatorModel allocator(settings, default_and_pool_streams(streams_));
+  AllocatorModel allocator(settings, names_of(streams_));
   allocator.give_addresses(addresses);
   std::vector<BlockId> blocks;
   if (!history_.start.empty()) {

@@ -12,7 +12,15 @@
 
 namespace shardlens::planner {
 
-enum class AllocatorRequestKind : uint8_t { allocate, free, empty_cache };
+/// `keep_cache` and `give_up_cache` begin and end the use of a private pool, whose requests have a
+/// stream of their own: [Note: private pools].
+enum class AllocatorRequestKind : uint8_t {
+  allocate,
+  free,
+  empty_cache,
+  keep_cache,
+  give_up_cache
+};
 
 struct AllocatorRequest {
   int64_t bytes = 0;   // to allocate

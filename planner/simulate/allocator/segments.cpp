@@ -140,6 +140,7 @@ void AllocatorModel::release_cache() {
 void AllocatorModel::release_pool(Pool of) {
   std::vector<Block*> releasable;
   for (const StreamIndex stream : stream_order_) {
+    if (keeps_cache_[stream]) continue;
     for (const FreeKey& key : pool(of).streams[stream].mapped_blocks()) {
       if (settings_.expandable_segments || !key.block->is_split()) releasable.push_back(key.block);
     }
@@ -173,6 +174,7 @@ void AllocatorModel::collect_garbage() {
   if (surplus <= 0) return;
   Garbage garbage;
   for (const StreamIndex stream : stream_order_) {
+    if (keeps_cache_[stream]) continue;
     for (const FreeKey& key : pool(Pool::large).streams[stream].mapped_blocks()) {
       if (key.block->is_split()) continue;
       garbage.blocks.push_back(key.block);

@@ -13,6 +13,10 @@
 #include <utility>
 #include <vector>
 
+#include "planner/simulate/allocator/recorded_requests.h"
+#include "profiler/recording/blocks.h"
+#include "profiler/recording/profile.h"
+
 using namespace shardlens;
 using namespace shardlens::planner;
 using profiler::PeakBand;
@@ -169,4 +173,38 @@ TEST_CASE("a replay goes on from a layout, and its requests name blocks in order
   CHECK_THROWS_AS(peak({{.block = 1, .kind = kFree}}), std::invalid_argument);
   CHECK_THROWS_AS(peak({{.block = 0, .kind = kFree}, {.block = 0, .kind = kFree}}),
                   std::invalid_argument);
+}
+
+TEST_CASE("a private pool shares no segment, and keeps its memory while a graph uses it") {
+  using profiler::EventKind;
+  using profiler::Space;
+  RecordedRequests requests;
+  const auto take = [&](uint64_t address, int64_t bytes, EventKind kind, Space space,
+                        int32_t pool = profiler::kNoPrivatePool) {
+    requests.take({.address = address,
+                   .value = bytes,
+                   .action = profiler::action_of_pool(pool),
+                   .kind = kind,
+                   .space = space});
+  };
+  const auto use = [&](uint64_t address, int64_t bytes, int32_t pool) {
+    take(address, bytes, EventKind::alloc, Space::segment, pool);
+    take(address, bytes, EventKind::alloc, Space::device);
+    take(address, bytes, EventKind::free, Space::device);
+  };
+  const auto give_back = [&](uint64_t address, int64_t bytes) {
+    take(address, bytes, EventKind::free, Space::segment);
+  };
+  constexpr uint64_t kApart = uint64_t{1} << 32;
+  use(1 * kApart, 20 * kMiB, profiler::kNoPrivatePool);
+  use(2 * kApart, 20 * kMiB, 0);
+  give_back(1 * kApart, 20 * kMiB);  // the graph's memory stays
+  use(3 * kApart, 30 * kMiB, profiler::kNoPrivatePool);
+  give_back(2 * kApart, 20 * kMiB);  // the graph is gone
+  give_back(3 * kApart, 30 * kMiB);
+  use(4 * kApart, 40 * kMiB, profiler::kNoPrivatePool);
+  const SegmentAddresses addresses = requests.addresses();
+  const Replay replay(std::move(requests).history(false));
+  CHECK(replay.run(plain_settings(), addresses).peak_reserved_bytes == 50 * kMiB);
+  CHECK(peaks_over_orders(replay, plain_settings(), 20).reserved == narrow(50 * kMiB));
 }
