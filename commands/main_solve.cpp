@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "base/process/program.h"
+#include "commands/recording_replay.h"
 #include "profiler/record/record_verdict.h"
 #include "profiler/record/search/solve.h"
 
@@ -16,7 +17,7 @@ int exit_code_of(const Solution& solution) {
 }
 
 int run(const SolveOptions& options) {
-  VariantRunner runner("solve", options.record);
+  VariantRunner runner("solve", options.record, replays_of);
   const Solution solution = solve(options, runner);
   print_output(options.prints_json ? solution_json(options, solution)
                                    : solution_text(options, solution));

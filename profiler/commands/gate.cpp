@@ -12,6 +12,7 @@
 #include "base/process/command_line.h"
 #include "base/shown.h"
 #include "base/units.h"
+#include "profiler/compare/address_doubts.h"
 #include "profiler/compare/comparability.h"
 
 namespace shardlens::profiler {
@@ -34,32 +35,14 @@ constexpr std::string_view kUsage =
 
 std::string percent_text(double percent) { return growth_percent_text(percent, 2); }
 
-/// Returns by how much a peak grows in those orders of addresses in which it is least and most, if
-/// this answers the gate otherwise than `growth` does; nothing if it does not.
-std::string doubt_about(const RankDiff& rank, PeakBand PeakBands::*peak, double growth,
-                        double limit_percent, std::string_view name) {
-  if (!rank.a.bands || !rank.b.bands) return {};
-  const PeakBand &a = *rank.a.bands.*peak, &b = *rank.b.bands.*peak;
-  const double at_least = Pair{a.least_bytes, b.least_bytes}.growth_percent();
-  const double at_most = Pair{a.most_bytes, b.most_bytes}.growth_percent();
-  const double least = std::min({growth, at_least, at_most});
-  const double most = std::max({growth, at_least, at_most});
-  if ((least > limit_percent) == (most > limit_percent)) return {};
-  return fmt::format("in doubt: {} of rank {} grows by {} to {}, by the driver's addresses", name,
-                     rank.b.rank, percent_text(least), percent_text(most));
-}
-
 /// Returns the doubts about the answer of the gate, as sentences without an end.
 std::vector<std::string> doubts_about(const RunDiff& diff, double limit_percent) {
   std::vector<std::string> doubts;
   for (const RankDiff& rank : diff.ranks) {
-    doubts.push_back(doubt_about(rank, &PeakBands::allocated, rank.gated_allocated_percent(),
-                                 limit_percent, "the peak"));
-    if (!rank.reserved) continue;
-    doubts.push_back(doubt_about(rank, &PeakBands::reserved, rank.gated_reserved_percent(),
-                                 limit_percent, "reserved memory"));
+    for (const std::string& doubt : address_doubts(rank, limit_percent)) {
+      doubts.push_back("in doubt: " + doubt);
+    }
   }
-  std::erase(doubts, "");
   return doubts;
 }
 

@@ -3,11 +3,16 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <utility>
 
+#include "base/input_file.h"
+#include "base/limits.h"
 #include "base/output_file.h"
 #include "base/process/command_line.h"
+#include "base/strict_json.h"
+#include "profiler/compare/address_doubts.h"
 #include "profiler/compare/comparability.h"
 #include "profiler/record/record_verdict.h"
 #include "profiler/report/recording_report.h"
@@ -18,12 +23,33 @@ namespace {
 
 namespace fs = std::filesystem;
 
+bool is_recording(const fs::path& file) { return file.extension() == ".slp"; }
+
 bool has_recordings(const fs::path& folder) {
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    if (entry.path().extension() == ".slp") return true;
+    if (is_recording(entry.path())) return true;
   }
   return false;
+}
+
+fs::path notes_of(fs::path recording) { return recording.replace_extension(".json"); }
+
+/// Copies what a comparison needs of the notes beside a recording. The others name files.
+void copy_notes(const fs::path& recording, const fs::path& copy) {
+  const auto notes = find_json(read_file(notes_of(recording), kDescription.bytes).text);
+  if (!notes || !notes->is_object()) return;
+  nlohmann::ordered_json kept;
+  for (const char* key : {"beside_pytorch", "bands"}) {
+    if (notes->contains(key)) kept[key] = (*notes)[key];
+  }
+  if (!kept.is_null()) write_text(notes_of(copy).string(), json_text(kept));
+}
+
+/// Removes a recording of the baseline, and the notes beside it.
+void remove_recording(const fs::path& file) {
+  fs::remove(file);
+  fs::remove(notes_of(file));
 }
 
 std::vector<RankReport> reports_in(const fs::path& run) {
@@ -53,6 +79,10 @@ void compare_with(const fs::path& base, double limit_percent, RecipeResult& reci
   const auto obstacles = obstacles_beside_memory(diff);
   recipe.diff = diff.worst_gated_pair();
   recipe.state = state_of(*recipe.diff, limit_percent);
+  for (const RankDiff& rank : diff.ranks) {
+    const std::vector<std::string> doubts = address_doubts(rank, limit_percent);
+    recipe.doubts.insert(recipe.doubts.end(), doubts.begin(), doubts.end());
+  }
   // A program that runs out of memory ends after fewer steps.
   if (obstacles.empty() || recipe.state == RecipeState::no_longer_fits) return;
   recipe.state = RecipeState::not_compared;
@@ -70,6 +100,7 @@ RecipeResult judged(const MatrixOptions& options, const Recipe& recipe,
     result.why = run->why;
     return result;
   }
+  result.doubts = run->doubts;
   result.state = RecipeState::added;
   const fs::path base = fs::path(options.baseline) / folder_of(recipe.name);
   if (options.baseline.empty() || !has_recordings(base)) return result;
@@ -98,7 +129,7 @@ std::vector<std::string> gone_from(const MatrixOptions& options,
 /// Returns each recipe's run by the folder it went to: those of one Python together, since a runner
 /// has one. An interrupt leaves out the rest.
 std::map<std::string, VariantResult> run_all(const std::vector<Recipe>& recipes,
-                                             bool& was_interrupted) {
+                                             const ReplayRun& replay, bool& was_interrupted) {
   std::map<std::string, std::pair<std::vector<RecordOptions>, std::vector<std::string>>> by_python;
   for (const Recipe& recipe : recipes) {
     auto& [programs, names] = by_python[recipe.options.command.front()];
@@ -109,7 +140,7 @@ std::map<std::string, VariantResult> run_all(const std::vector<Recipe>& recipes,
   for (const auto& [python, group] : by_python) {
     if (was_interrupted) break;
     const auto& [programs, names] = group;
-    VariantRunner runner("matrix", programs.front());
+    VariantRunner runner("matrix", programs.front(), replay);
     for (VariantResult& result : runner.run(programs, names)) {
       runs.emplace(result.options.out, std::move(result));
     }
@@ -121,20 +152,23 @@ std::map<std::string, VariantResult> run_all(const std::vector<Recipe>& recipes,
 void replace_recordings(const fs::path& from, const fs::path& to) {
   fs::create_directories(to);
   for (const fs::directory_entry& entry : fs::directory_iterator(to)) {
-    if (entry.path().extension() == ".slp") fs::remove(entry.path());
+    if (is_recording(entry.path())) remove_recording(entry.path());
   }
   for (const fs::directory_entry& entry : fs::directory_iterator(from)) {
-    if (entry.path().extension() != ".slp") continue;
-    write_whole((to / entry.path().filename()).string(),
+    if (!is_recording(entry.path())) continue;
+    const fs::path kept = to / entry.path().filename();
+    write_whole(kept.string(),
                 [&](const std::string& unfinished) { fs::copy_file(entry.path(), unfinished); });
+    copy_notes(entry.path(), kept);
   }
 }
 
 }  // namespace
 
-Matrix run_matrix(const MatrixOptions& options, const std::vector<Recipe>& recipes) {
+Matrix run_matrix(const MatrixOptions& options, const std::vector<Recipe>& recipes,
+                  const ReplayRun& replay) {
   Matrix matrix;
-  const auto runs = run_all(recipes, matrix.was_interrupted);
+  const auto runs = run_all(recipes, replay, matrix.was_interrupted);
   for (const Recipe& recipe : recipes) {
     const auto found = runs.find((fs::path(options.out) / folder_of(recipe.name)).string());
     matrix.recipes.push_back(
@@ -157,7 +191,7 @@ void update_baseline(const MatrixOptions& options, const Matrix& matrix) {
   if (matrix.was_interrupted) return;
   for (const std::string& folder : matrix.gone) {
     const fs::path old = fs::path(options.baseline) / folder;
-    for (const std::string& file : recordings_of(old.string())) fs::remove(file);
+    for (const std::string& file : recordings_of(old.string())) remove_recording(file);
     std::error_code has_other_files;
     fs::remove(old, has_other_files);
   }

@@ -43,8 +43,9 @@ struct RecipeResult {
   std::string name;
   RecipeState state = RecipeState::not_run;
   std::optional<VariantResult> run = {};
-  std::optional<RankDiff> diff = {};  // with the baseline, where both have a recording
-  std::string why = {};               // it failed or was not compared
+  std::optional<RankDiff> diff = {};     // with the baseline, where both have a recording
+  std::string why = {};                  // it failed or was not compared
+  std::vector<std::string> doubts = {};  // about whether it fits, and about the comparison
 };
 
 struct Matrix {
@@ -53,9 +54,11 @@ struct Matrix {
   bool was_interrupted = false;
 };
 
-/// Runs all recipes, and compares each with the baseline. Throws std::invalid_argument if the
-/// baseline has a recording that cannot be read, and as VariantRunner does.
-Matrix run_matrix(const MatrixOptions& options, const std::vector<Recipe>& recipes);
+/// Runs all recipes, and compares each with the baseline. `replay` finds what other addresses would
+/// lead to. Throws std::invalid_argument if the baseline has a recording that cannot be read, and
+/// as VariantRunner does.
+Matrix run_matrix(const MatrixOptions& options, const std::vector<Recipe>& recipes,
+                  const ReplayRun& replay);
 
 /// Makes the recordings the baseline, and removes those of recipes that are gone. Recipes that
 /// failed keep what the baseline has.

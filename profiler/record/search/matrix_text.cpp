@@ -15,6 +15,7 @@
 #include "base/strict_json.h"
 #include "base/units.h"
 #include "profiler/record/search/matrix.h"
+#include "profiler/record/search/run_doubts.h"
 
 namespace shardlens::profiler {
 
@@ -23,7 +24,6 @@ namespace {
 using MatrixJson = nlohmann::ordered_json;
 
 constexpr size_t kPlacesOfRecipe = 3;
-constexpr size_t kNamedRecipes = 3;
 
 struct StateWords {
   const char* key;    // in JSON
@@ -80,13 +80,10 @@ std::vector<SharedCause> causes_in(const Matrix& matrix) {
   return sorted;
 }
 
-std::string recipes_text(const std::vector<std::string>& recipes) {
-  std::string text;
-  for (size_t i = 0; i < std::min(recipes.size(), kNamedRecipes); ++i) {
-    text += (i == 0 ? "" : "; ") + recipes[i];
-  }
-  if (recipes.size() <= kNamedRecipes) return text;
-  return text + fmt::format(" and {} more", recipes.size() - kNamedRecipes);
+std::vector<DoubtedRun> doubted_runs(const Matrix& matrix) {
+  std::vector<DoubtedRun> runs;
+  for (const RecipeResult& recipe : matrix.recipes) runs.push_back({recipe.name, recipe.doubts});
+  return runs;
 }
 
 std::string recipe_growth(const RecipeResult& recipe) {
@@ -135,6 +132,7 @@ MatrixJson cause_json(const SharedCause& cause) {
 MatrixJson recipe_json(const RecipeResult& recipe) {
   MatrixJson json = {{"name", recipe.name}, {"state", words_of(recipe.state).key}};
   if (!recipe.why.empty()) json["why"] = recipe.why;
+  json["doubts"] = recipe.doubts;
   if (!recipe.run) return json;
   json["run"] = recipe.run->options.out;
   json["ran_out_of_memory"] = recipe.run->outcome == VariantOutcome::out_of_memory;
@@ -142,6 +140,7 @@ MatrixJson recipe_json(const RecipeResult& recipe) {
     json["allocated_bytes"] = recipe.run->allocated_bytes;
     json["reserved_bytes"] = recipe.run->reserved_bytes;
   }
+  json["bands"] = bands_json(recipe.run->bands);
   if (!recipe.diff) return json;
   json["base_allocated_bytes"] = recipe.diff->peak.a_bytes;
   if (recipe.diff->reserved) json["base_reserved_bytes"] = recipe.diff->reserved->a_bytes;
@@ -235,11 +234,12 @@ std::string matrix_text(const MatrixOptions& options, const Matrix& matrix) {
   for (const std::string& folder : matrix.gone) {
     text += fmt::format("  gone    {}\n", folder);
   }
+  text += doubts_text(doubted_runs(matrix));
   const std::vector<SharedCause> causes = causes_in(matrix);
   if (!causes.empty()) text += "\nwhat grew at the peaks\n";
   for (const SharedCause& cause : causes) {
     text += fmt::format("  {:>12}  {:<16} {} in {}\n", "+" + bytes_text(cause.most_bytes),
-                        cause.category, shown(cause.place), recipes_text(cause.recipes));
+                        cause.category, shown(cause.place), runs_text(cause.recipes));
   }
   return text +
          fmt::format("\nnext\n  shardlens view {}: see all runs side by side\n", options.out);
@@ -253,7 +253,7 @@ std::string matrix_markdown(const MatrixOptions& options, const Matrix& matrix) 
   }
   for (const SharedCause& cause : causes) {
     text += fmt::format("| +{} | {} | `{}` | {} |\n", bytes_text(cause.most_bytes), cause.category,
-                        cell_text(cause.place), cell_text(recipes_text(cause.recipes)));
+                        cell_text(cause.place), cell_text(runs_text(cause.recipes)));
   }
   if (!causes.empty()) text += "\n";
   text += "| recipe | | allocated | reserved | growth |\n|---|---|---:|---:|---:|\n";
@@ -265,6 +265,11 @@ std::string matrix_markdown(const MatrixOptions& options, const Matrix& matrix) 
     text += fmt::format("| {} {} | as before | | | |\n", same, same == 1 ? "recipe" : "recipes");
   for (const std::string& folder : matrix.gone) {
     text += fmt::format("| {} | gone from the file | | | |\n", cell_text(folder));
+  }
+  const std::vector<SharedDoubt> doubts = shared_doubts(doubted_runs(matrix));
+  if (!doubts.empty()) text += "\n";
+  for (const SharedDoubt& doubt : doubts) {
+    text += fmt::format("- in doubt: {} ({})\n", shown(doubt.text), runs_text(doubt.runs));
   }
   return text;
 }

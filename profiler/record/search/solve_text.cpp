@@ -8,6 +8,7 @@
 
 #include "base/strict_json.h"
 #include "base/units.h"
+#include "profiler/record/search/run_doubts.h"
 #include "profiler/record/search/solve.h"
 #include "profiler/record/search/split_flags.h"
 
@@ -39,7 +40,9 @@ Json run_json(const std::vector<PlacedValue>& values, const VariantResult& resul
   constexpr std::array kNames = {"measured", "out_of_memory", "failed", "idle"};
   Json json = {{"values", Json::object()},
                {"outcome", kNames[static_cast<size_t>(result.outcome)]},
-               {"run", result.options.out}};
+               {"run", result.options.out},
+               {"bands", bands_json(result.bands)},
+               {"doubts", result.doubts}};
   for (const auto& [name, value] : values) json["values"][name] = value;
   if (result.outcome == VariantOutcome::measured) {
     json["device_bytes"] = result.device_bytes();
@@ -188,11 +191,15 @@ std::string solution_text(const SolveOptions& options, const Solution& solution)
     }
   }
   text += "\n" + run_head();
+  std::vector<DoubtedRun> doubted;
   for (const SolvedRun& run : solution.runs) {
-    text += run_row(values_text({{options.name, run.value}}), run.result);
+    const std::string values = values_text({{options.name, run.value}});
+    text += run_row(values, run.result);
+    doubted.push_back({.name = values, .doubts = run.result.doubts});
   }
-  return text + fmt::format("\nnext\n  shardlens view {}: see all runs side by side\n",
-                            options.record.out);
+  return text + doubts_text(doubted) +
+         fmt::format("\nnext\n  shardlens view {}: see all runs side by side\n",
+                     options.record.out);
 }
 
 std::string solution_json(const SolveOptions& options, const Solution& solution) {
@@ -215,9 +222,14 @@ std::string solution_json(const SolveOptions& options, const Solution& solution)
 
 std::string sweep_text(const SweepOptions& options, const std::vector<SweptRun>& runs) {
   std::string text = run_head();
-  for (const SweptRun& run : runs) text += run_row(values_text(run.values), run.result);
-  return text + fmt::format("\nnext\n  shardlens view {}: see all runs side by side\n",
-                            options.record.out);
+  std::vector<DoubtedRun> doubted;
+  for (const SweptRun& run : runs) {
+    text += run_row(values_text(run.values), run.result);
+    doubted.push_back({.name = values_text(run.values), .doubts = run.result.doubts});
+  }
+  return text + doubts_text(doubted) +
+         fmt::format("\nnext\n  shardlens view {}: see all runs side by side\n",
+                     options.record.out);
 }
 
 std::string sweep_json(const SweepOptions& options, const std::vector<SweptRun>& runs) {

@@ -70,8 +70,9 @@ VariantOutcome outcome_of(const std::vector<JudgedRank>& ranks, const RecordedRu
   return is_whole ? VariantOutcome::measured : VariantOutcome::failed;
 }
 
-VariantResult result_of(const RecordOptions& options, const RecordedRun& run) {
-  const std::vector<JudgedRank> ranks = judge(options, run);
+VariantResult result_of(const RecordOptions& options, const RecordedRun& run,
+                        const ReplayRun& replay) {
+  const std::vector<JudgedRank> ranks = judge(options, run, replay);
   VariantResult result{.options = options, .outcome = outcome_of(ranks, run)};
   result.exit_code = run.end.exit_code;
   result.host_bytes = run.host_bytes;
@@ -86,6 +87,8 @@ VariantResult result_of(const RecordOptions& options, const RecordedRun& run) {
     result.steps = steps_of(rank.report, options);
     result.settled_steps = steps_to_settle(rank.report, result.steps);
     result.why = rank.verdict.line;
+    result.bands = rank.report.bands;
+    result.doubts = rank.verdict.doubts;
   }
   if (result.outcome == VariantOutcome::measured) result.why.clear();
   if (result.outcome == VariantOutcome::failed) {
@@ -114,10 +117,11 @@ std::string result_text(const VariantResult& result) {
                      bytes_text(result.reserved_bytes));
 }
 
-VariantRunner::VariantRunner(std::string command, const RecordOptions& options)
+VariantRunner::VariantRunner(std::string command, const RecordOptions& options, ReplayRun replay)
     : command_(std::move(command)),
       program_(find_python(options.command)),
-      files_(recorder_for(program_, support_folder("record"), CudaProvider::null_device)) {
+      files_(recorder_for(program_, support_folder("record"), CudaProvider::null_device)),
+      replay_(std::move(replay)) {
   if (files_.doubt) fmt::print(stderr, "shardlens {}: {}\n", command_, *files_.doubt);
 }
 
@@ -140,7 +144,7 @@ std::vector<VariantResult> VariantRunner::run(const std::vector<RecordOptions>& 
   auto before = Clock::now();
   const bool went_on = run_programs(
       all, program_, files_, jobs_, [&](const RecordOptions& one, const RecordedRun& run) {
-        const VariantResult result = result_of(one, run);
+        const VariantResult result = result_of(one, run, replay_);
         const auto now = Clock::now();
         const auto at = std::ranges::find(all, one.out, &RecordOptions::out) - all.begin();
         say_progress(names[static_cast<size_t>(at)], result,

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "profiler/record/accounts.h"
+#include "profiler/record/judged_rank.h"
 #include "profiler/record/levers/lever_sites.h"
 #include "profiler/record/python_program.h"
 #include "profiler/record/record_options.h"
@@ -36,7 +37,9 @@ struct VariantResult {
   int64_t steps = 0;                // of training
   /// The steps after which all others are alike and no peak comes; nothing: it ended before.
   std::optional<int64_t> settled_steps = {};
-  std::string why = {};  // how it ended, if not measured
+  std::string why = {};                  // how it ended, if not measured
+  std::optional<PeakBands> bands = {};   // of its peaks; nothing: not asked, or unknown
+  std::vector<std::string> doubts = {};  // about whether it fits, as `shardlens record` has them
   int exit_code = 0;
   int64_t host_bytes = 0;
   Accounts accounts = {};
@@ -57,8 +60,9 @@ std::string result_text(const VariantResult& result);
 class VariantRunner {
  public:
   /// Finds the program's Python and the recorder for it. `command` names the command of ours in
-  /// lines on stderr. Throws as find_python() and recorder_for() do.
-  VariantRunner(std::string command, const RecordOptions& options);
+  /// lines on stderr. `replay` finds what other addresses would lead to; nothing: that is not
+  /// looked at. Throws as find_python() and recorder_for() do.
+  VariantRunner(std::string command, const RecordOptions& options, ReplayRun replay = {});
 
   /// Returns the results in the order of `all`, without those that an interrupt left out. `names`
   /// names them in lines on stderr.
@@ -74,6 +78,7 @@ class VariantRunner {
   std::string command_;
   PythonProgram program_;
   RecordFiles files_;
+  ReplayRun replay_;
   int jobs_ = 1;
   size_t runs_ = 0;
   size_t expected_ = 0;

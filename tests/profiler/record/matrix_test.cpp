@@ -12,6 +12,7 @@
 
 #include "profiler/record/record_verdict.h"
 #include "profiler/record/search/matrix.h"
+#include "profiler/record/search/solve.h"
 
 namespace shardlens::profiler {
 
@@ -107,6 +108,48 @@ TEST_CASE("a matrix ends with what its recipes say") {
   const auto json = nlohmann::json::parse(matrix_json(options, matrix));
   CHECK(json.at("recipes").size() == 4);
   CHECK(json.at("recipes").at(2).at("state") == "failed");
+}
+
+TEST_CASE("a matrix says each doubt once, with the recipes that it is about") {
+  Matrix matrix{.recipes = {ended(RecipeState::same), ended(RecipeState::same),
+                            ended(RecipeState::grew), ended(RecipeState::not_run)}};
+  for (size_t i = 0; i < 4; ++i)
+    matrix.recipes[i].name = std::string(1, static_cast<char>('a' + i));
+  const std::string fails = "in 3 of 40 orders of the driver's addresses it does not fit";
+  matrix.recipes[0].doubts = {fails, "only one step was recorded"};
+  matrix.recipes[2].doubts = {fails};
+  const std::string text = matrix_text({}, matrix);
+  CHECK_THAT(text, ContainsSubstring("  in doubt: " + fails + " (a; c)\n"));
+  CHECK_THAT(text, ContainsSubstring("  in doubt: only one step was recorded (a)\n"));
+  CHECK_THAT(matrix_markdown({}, matrix), ContainsSubstring("- in doubt: " + fails + " (a; c)\n"));
+  const auto json = nlohmann::json::parse(matrix_json({}, matrix));
+  CHECK(json.at("recipes").at(0).at("doubts").size() == 2);
+  CHECK(json.at("recipes").at(1).at("doubts").empty());
+  CHECK(json.at("recipes").at(1).at("bands").is_null());
+}
+
+TEST_CASE("the largest value that fits is in doubt where some orders of addresses do not fit") {
+  const VariantResult measured{.outcome = VariantOutcome::measured, .reserved_bytes = 1 << 20};
+  Solution solution{.runs = {{.value = 4, .result = measured},
+                             {.value = 5, .result = {.outcome = VariantOutcome::out_of_memory}}},
+                    .largest = 4,
+                    .too_large = 5};
+  const SolveOptions options{.name = "batch"};
+  CHECK(solution_text(options, solution).find("in doubt") == std::string::npos);
+  solution.runs[0].result.bands = exact_bands(1, 2);
+  solution.runs[0].result.doubts = {"in 2 of 40 orders it does not fit"};
+  solution.runs[1].result.doubts = {"in 1 of 40 orders it fits"};
+  CHECK_THAT(solution_text(options, solution),
+             ContainsSubstring("  in doubt: in 2 of 40 orders it does not fit (batch=4)\n"
+                               "  in doubt: in 1 of 40 orders it fits (batch=5)\n\nnext\n"));
+  const auto json = nlohmann::json::parse(solution_json(options, solution));
+  CHECK(json.at("runs").at(0).at("bands").at("reserved").at("most_bytes") == 2);
+  CHECK(json.at("runs").at(1).at("doubts").at(0) == "in 1 of 40 orders it fits");
+  const std::vector<SweptRun> swept = {
+      {.values = {{"batch", 4}}, .result = solution.runs[0].result},
+      {.values = {{"batch", 3}}, .result = solution.runs[0].result}};
+  CHECK_THAT(sweep_text({}, swept),
+             ContainsSubstring("  in doubt: in 2 of 40 orders it does not fit\n"));
 }
 
 }  // namespace shardlens::profiler
