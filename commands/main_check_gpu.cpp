@@ -5,6 +5,7 @@
 #include "base/durable_files.h"
 #include "base/output_file.h"
 #include "base/process/program.h"
+#include "commands/recording_replay.h"
 #include "profiler/record/gpu_check.h"
 
 namespace {
@@ -16,7 +17,7 @@ constexpr int kInterrupted = 130;
 
 int check(const GpuCheckOptions& options) {
   expect_writable(options.out);
-  const GpuCheck check = check_gpu(options);
+  const GpuCheck check = check_gpu(options, replays_of);
   write_file(options.out, gpu_check_json(check));
   print_output(gpu_check_text(check));
   fmt::print("wrote {}; please send it in, see CONTRIBUTING.md\n", options.out);

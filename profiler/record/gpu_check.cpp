@@ -135,7 +135,8 @@ CheckedRecording checked_figures(const JudgedRank& rank) {
           .reserved_bytes = rank.report.reserved_peak_bytes().value_or(0),
           .beside_bytes = rank.outside.bytes,
           .retries = rank.facts.retries,
-          .failures = rank.report.out_of_memory_count};
+          .failures = rank.report.out_of_memory_count,
+          .bands = rank.report.bands};
 }
 
 CheckOutcome outcome_of(const CheckedProgram& checked) {
@@ -147,8 +148,9 @@ CheckOutcome outcome_of(const CheckedProgram& checked) {
 /// Checks one machine: runs programs, and stops when a signal asks it to or time is over.
 class Checker {
  public:
-  Checker(const GpuCheckOptions& options, const fs::path& folder)
+  Checker(const GpuCheckOptions& options, const ReplayRun& replay, const fs::path& folder)
       : options_(options),
+        replay_(replay),
         folder_(folder),
         programs_(programs_of(options)),
         python_(find_python(programs_.front().command)) {
@@ -248,7 +250,7 @@ class Checker {
       fail(run, fmt::format("on the {}: {}", is_gpu ? "GPU" : "simulated GPU", why), checked);
       return std::nullopt;
     }
-    const JudgedRank rank = judge(options, run).front();
+    const JudgedRank rank = judge(options, run, replay_).front();
     return CheckedRun{run.recordings.front().string(), rank, checked_figures(rank)};
   }
 
@@ -273,6 +275,7 @@ class Checker {
   }
 
   const GpuCheckOptions& options_;
+  const ReplayRun& replay_;
   const fs::path folder_;
   const std::vector<Program> programs_;
   const PythonProgram python_;
@@ -281,7 +284,16 @@ class Checker {
   GpuCheck check_;
 };
 
+bool is_in(const PeakBand& band, int64_t bytes) {
+  return band.least_bytes <= bytes && bytes <= band.most_bytes;
+}
+
 }  // namespace
+
+bool CheckedRecording::is_in_bands_of(const CheckedRecording& other) const {
+  return other.bands && is_in(other.bands->allocated, allocated_bytes) &&
+         is_in(other.bands->reserved, reserved_bytes);
+}
 
 GpuCheckOptions parse_gpu_check_options(const Words& arguments) {
   GpuCheckOptions options;
@@ -321,10 +333,10 @@ std::string gpu_check_help() {
          "2 for wrong use or without a GPU, 130 after Ctrl-C.\n";
 }
 
-GpuCheck check_gpu(const GpuCheckOptions& options) {
+GpuCheck check_gpu(const GpuCheckOptions& options, const ReplayRun& replay) {
   become_only_rank();
   const Folder folder(options.keep);
-  GpuCheck check = Checker(options, folder.path()).check();
+  GpuCheck check = Checker(options, replay, folder.path()).check();
   const CheckedProgram& first = check.programs.front();
   if (check.gpu.name.empty() && first.outcome == CheckOutcome::failed) {
     throw std::invalid_argument(

@@ -11,6 +11,7 @@
 
 #include "base/choice.h"
 #include "profiler/compare/allocator_events.h"
+#include "profiler/record/judged_rank.h"
 
 namespace shardlens::profiler {
 
@@ -48,11 +49,14 @@ struct CheckedRecording {
   int64_t reserved_bytes = 0;
   int64_t beside_bytes = 0;  // of the GPU, outside PyTorch; estimated for a simulated one
   int64_t retries = 0;
-  int64_t failures = 0;  // requests that found no memory
+  int64_t failures = 0;                 // requests that found no memory
+  std::optional<PeakBands> bands = {};  // of the peaks; nothing: unknown
 
   bool has_peaks_of(const CheckedRecording& other) const {
     return allocated_bytes == other.allocated_bytes && reserved_bytes == other.reserved_bytes;
   }
+  /// Returns true if these peaks may be those of the other recording with other addresses.
+  bool is_in_bands_of(const CheckedRecording& other) const;
 };
 
 /// The name of a program that the user gives.
@@ -88,9 +92,10 @@ struct GpuCheck {
   bool is_same() const;
 };
 
-/// Runs the programs, each in a new process, first on the GPU. Progress goes to stderr. Throws
-/// std::invalid_argument if there is no Python with PyTorch, or if the first program used no GPU.
-GpuCheck check_gpu(const GpuCheckOptions& options);
+/// Runs the programs, each in a new process, first on the GPU. `replay` finds what other addresses
+/// would lead to. Progress goes to stderr. Throws std::invalid_argument if there is no Python with
+/// PyTorch, or if the first program used no GPU.
+GpuCheck check_gpu(const GpuCheckOptions& options, const ReplayRun& replay);
 
 std::string gpu_check_text(const GpuCheck& check);
 /// Returns the file to send in: schema "shardlens.gpu_check/1".

@@ -35,12 +35,24 @@ std::string same_text(const CheckedProgram& program) {
   return text;
 }
 
+/// Says whether other addresses explain the peaks of the GPU; nothing if that is not known, or if
+/// addresses decide nothing.
+std::string range_text(const CheckedProgram& program) {
+  const std::optional<PeakBands>& bands = program.simulated->bands;
+  if (!bands || bands->orders == 1) return {};
+  const std::string range = bands_text(*bands);
+  return fmt::format("; the GPU's peaks are {} what other addresses lead to{}{}",
+                     program.on_gpu->is_in_bands_of(*program.simulated) ? "within" : "outside",
+                     range.empty() ? "" : ", ", range);
+}
+
 std::string said_of(const CheckedProgram& program) {
   if (program.outcome == CheckOutcome::same) return same_text(program);
   if (program.outcome == CheckOutcome::differs) return difference_text(program.events);
   if (program.outcome != CheckOutcome::same_requests) return program.reason;
-  return fmt::format("in other blocks; peak {} on the GPU, {} on the simulated one",
-                     peaks_text(*program.on_gpu), peaks_text(*program.simulated));
+  return fmt::format("in other blocks; peak {} on the GPU, {} on the simulated one{}",
+                     peaks_text(*program.on_gpu), peaks_text(*program.simulated),
+                     range_text(program));
 }
 
 std::string program_text(const CheckedProgram& program) {
@@ -88,7 +100,8 @@ nlohmann::ordered_json json_of(const CheckedRecording& recording) {
           {"peak_reserved_bytes", recording.reserved_bytes},
           {"beside_pytorch_bytes", recording.beside_bytes},
           {"retries", recording.retries},
-          {"failures", recording.failures}};
+          {"failures", recording.failures},
+          {"bands", bands_json(recording.bands)}};
 }
 
 /// Returns the reason with the last names of paths only. A program of the user's own is not quoted.
@@ -111,6 +124,9 @@ nlohmann::ordered_json json_of(const CheckedProgram& program) {
   if (program.on_gpu) json["on_gpu"] = json_of(*program.on_gpu);
   if (!program.simulated) return json;
   json["simulated"] = json_of(*program.simulated);
+  if (program.simulated->bands) {
+    json["is_within_bands"] = program.on_gpu->is_in_bands_of(*program.simulated);
+  }
   json["events"] = {{"on_gpu", program.events.one_events},
                     {"simulated", program.events.other_events},
                     {"equal", program.events.equal_events},
