@@ -54,6 +54,7 @@
 // with a GPU; its choices by timing kernels (benchmark) cannot be known.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 namespace shardlens::profiler {
@@ -66,6 +67,7 @@ inline constexpr const char* kNullGpuDefault = "h200";
 
 /// Overrides the GPU's bytes of device memory, as a whole number.
 inline constexpr const char* kNullCapacityVariable = "SHARDLENS_NULL_CAPACITY";
+inline constexpr int64_t kMostNullBytes = int64_t{1} << 40;
 
 /// Says how many bytes of the device are in use beside PyTorch's allocator, as a whole number: what
 /// a real driver's context and NVIDIA's libraries take. 0 if it is not set.

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <charconv>
 #include <cmath>
@@ -26,13 +27,27 @@ constexpr std::string_view kNull = "null:";
 constexpr std::string_view kCuda = "cuda";
 constexpr int kUsualGpusPerNode = 8;
 
-std::optional<int64_t> parse_beside(const std::string& text) {
-  if (text.empty()) return std::nullopt;
+int64_t parse_size(std::string_view flag, const std::string& text) {
   try {
     return parse_bytes(text);
   } catch (const std::invalid_argument& error) {
-    throw std::invalid_argument(fmt::format("--beside {}", error.what()));
+    throw std::invalid_argument(fmt::format("{} {}", flag, error.what()));
   }
+}
+
+std::optional<int64_t> parse_beside(const std::string& text) {
+  constexpr std::array kNothing = {"0", "0B", "0KiB", "0MiB", "0GiB"};
+  if (text.empty()) return std::nullopt;
+  if (std::ranges::find(kNothing, text) != kNothing.end()) return 0;
+  return parse_size("--beside", text);
+}
+
+int64_t parse_capacity(const std::string& text) {
+  if (text.empty()) return 0;
+  const int64_t bytes = parse_size("--capacity", text);
+  if (bytes <= kMostNullBytes) return bytes;
+  throw std::invalid_argument(fmt::format("--capacity {}: a simulated GPU has {} at most", text,
+                                          bytes_text(kMostNullBytes)));
 }
 
 /// Returns true if growth is to fail.
@@ -52,9 +67,7 @@ Device parse_device(const std::string& text, const std::string& capacity) {
   }
   const std::string gpu = text.substr(kNull.size());
   find_gpu(gpu);
-  return {.kind = DeviceKind::null,
-          .gpu = gpu,
-          .capacity_bytes = capacity.empty() ? 0 : parse_bytes(capacity)};
+  return {.kind = DeviceKind::null, .gpu = gpu, .capacity_bytes = parse_capacity(capacity)};
 }
 
 /// Throws if a flag is given that only applies to a null device: this machine's ranks and memory
@@ -268,7 +281,7 @@ std::string record_help() {
          "for a simulated GPU\n"
          "  --capacity BYTES   its memory, if not that of the real GPU, such as 141GB\n"
          "  --beside SIZE      what CUDA, NCCL and others take beside PyTorch, such as 700MiB, if\n"
-         "                     you know better than the estimate\n"
+         "                     you know better than the estimate; 0: nothing\n"
          "  --world W          number of ranks, of which only one runs\n"
          "  --rank R           the rank that runs; default: 0\n"
          "  --ranks WHICH      run several ranks, one process each, and find the one that takes\n"

@@ -18,6 +18,7 @@
 
 #include "base/check.h"
 #include "base/process/installation.h"
+#include "base/units.h"
 #include "models/torch_rules.h"
 #include "planner/config/choices.h"
 #include "profiler/null_device/null_device.h"
@@ -82,6 +83,11 @@ void enter_null_device(const Device& device, const std::vector<std::string>& arg
     throw std::runtime_error(
         "the null device's libraries were preloaded but belong to another "
         "build; run make build");
+  }
+  if (device.capacity_bytes > profiler::kMostNullBytes) {
+    throw std::invalid_argument(fmt::format("--capacity {}: a null device has {} at most",
+                                            bytes_text(device.capacity_bytes),
+                                            bytes_text(profiler::kMostNullBytes)));
   }
   put_first("LD_PRELOAD", preload_of(support_folder("null_device")));
   ::setenv(profiler::kNullGpuVariable, device.gpu.c_str(), 1);

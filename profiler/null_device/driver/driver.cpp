@@ -20,8 +20,6 @@ namespace shardlens::profiler {
 
 namespace {
 
-constexpr int64_t kMaxCapacityBytes = int64_t{1} << 40;
-
 int64_t whole_number(const char* variable, int64_t fallback, const char* what, int64_t most,
                      int64_t least = 1) {
   const char* const text = std::getenv(variable);
@@ -38,12 +36,12 @@ int64_t whole_number(const char* variable, int64_t fallback, const char* what, i
 
 int64_t capacity_bytes(const Gpu& gpu) {
   return whole_number(kNullCapacityVariable, gpu.memory_bytes, "capacity; give whole bytes",
-                      kMaxCapacityBytes);
+                      kMostNullBytes);
 }
 
 int64_t beside_bytes() {
   return whole_number(kNullBesideVariable, 0, "size beside PyTorch; give whole bytes",
-                      kMaxCapacityBytes, 0);
+                      kMostNullBytes, 0);
 }
 
 bool counts_nccl() { return whole_number(kNullNcclVariable, 0, "flag; give 0 or 1", 1, 0) == 1; }

@@ -103,6 +103,18 @@ TEST_CASE("record attaches to a program on the machine's GPUs if none is named")
   check_refused({"--gpus-per-node", "8", "--", "python"}, "--gpus-per-node: ");
 }
 
+TEST_CASE("nothing can lie beside PyTorch") {
+  const auto beside = [](const std::string& size) {
+    return parse_record_options({"--device", "null:h100", "--beside", size, "--", "python"})
+        .beside_bytes;
+  };
+  CHECK(beside("0") == 0);
+  CHECK(beside("0MiB") == 0);
+  CHECK(beside("1MiB") == 1 << 20);
+  CHECK_FALSE(
+      parse_record_options({"--device", "null:h100", "--", "python"}).beside_bytes.has_value());
+}
+
 TEST_CASE("record refuses what makes no sense, and says why") {
   check_refused({"--device", "null:h100"}, "no command");
   check_refused({"python", "train.py"}, "the command comes after --");
@@ -115,6 +127,9 @@ TEST_CASE("record refuses what makes no sense, and says why") {
                 "--gpus-per-node 8");
   check_refused({"--device", "null:h100", "--gpus-per-node", "0", "--", "python"}, "--gpus-per");
   check_refused({"--device", "null:h100", "--beside", "much", "--", "python"}, "--beside much");
+  check_refused({"--device", "null:h100", "--capacity", "2TiB", "--", "python"},
+                "1.00 TiB at most");
+  check_refused({"--device", "null:h100", "--capacity", "much", "--", "python"}, "--capacity much");
   check_refused({"--device", "null:h100", "--steps", "0", "--", "python"}, "--steps");
   for (const std::string place : {"train.py", ":3", "train.py:", "train.py:x", "a:b:3"}) {
     check_refused({"--device", "null:h100", "--true", place, "--", "python"}, "--true " + place);
