@@ -511,8 +511,9 @@ std::string failures_text(const RankReport& rank) {
 std::string rank_text(const RankReport& rank) {
   const SpaceReport* space = rank.main_space();
   if (space == nullptr) {
-    const std::string why =
-        is_whole(rank.judgement) ? "" : "; the recording is " + judgement_text(rank.judgement);
+    const std::string why = is_whole(rank.judgement)
+                                ? ""
+                                : "; the recording is not whole: " + judgement_text(rank.judgement);
     return fmt::format("{}: no allocation in {} events{}\n", title_of(rank), rank.events, why) +
            reserved_peak_rows(rank) + pinned_rows(rank);
   }

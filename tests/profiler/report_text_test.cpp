@@ -99,10 +99,10 @@ TEST_CASE("the rank with the highest peak comes first, an empty one is a line") 
       {analyse(small_recording(0)), analyse(empty), analyse(small_recording(2, 5 << 20))});
   CHECK(text.starts_with("rank 2 of"));
   CHECK_THAT(text, ContainsSubstring("\n\nrank 0 of"));
-  CHECK(
-      text.ends_with("\nrank 1 of 3 on cpu: no allocation in 0 events; the recording is damaged, "
-                     "but no event is missing; 4 events were lost or are uncertain: the peak may "
-                     "be higher or lower\n"));
+  CHECK(text.ends_with(
+      "\nrank 1 of 3 on cpu: no allocation in 0 events; the recording is not whole: damaged, "
+      "but no event is missing; 4 events were lost or are uncertain: the peak may "
+      "be higher or lower\n"));
 }
 
 TEST_CASE("a report has no row for what was not recorded, nor for zero bytes") {

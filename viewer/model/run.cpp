@@ -136,9 +136,10 @@ void open_lane_of(Job& job, const std::string& cache_folder, const ReadProgress&
                                     : open_lane(job.path, cache_folder, job.space, tell);
   if (lane.changes() == 0 && !job.space) {
     const profiler::Judgement& judgement = lane.info().judgement;
-    const std::string why = profiler::is_whole(judgement)
-                                ? "record a run that trains at least one step"
-                                : "the recording is " + profiler::judgement_text(judgement);
+    const std::string why =
+        profiler::is_whole(judgement)
+            ? "record a run that trains at least one step"
+            : "the recording is not whole: " + profiler::judgement_text(judgement);
     throw std::invalid_argument(
         fmt::format("{}: it contains no tensor allocation; {}", job.path, why));
   }
