@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <ctime>
 #include <filesystem>
 #include <stdexcept>
 #include <string_view>
@@ -91,6 +92,19 @@ double parse_percent(std::string_view flag, std::string_view text) {
         fmt::format("{} {}: not a percentage; give one such as 2%", flag, text));
   }
   return percent;
+}
+
+std::string default_folder(const std::vector<std::string>& command) {
+  std::string name = std::filesystem::path(command.front()).stem();
+  for (const std::string& word : command) {
+    if (word.ends_with(".py")) name = std::filesystem::path(word).stem();
+  }
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  ::localtime_r(&now, &local);
+  char time[32];
+  std::strftime(time, sizeof time, "%Y%m%d-%H%M%S", &local);
+  return fmt::format("runs/{}-{}", name, time);
 }
 
 }  // namespace shardlens

@@ -33,4 +33,8 @@ double parse_percent(std::string_view flag, std::string_view text);
 std::vector<std::string> recordings_of(const std::string& run_or_file,
                                        std::optional<int32_t> rank = std::nullopt);
 
+/// Returns "runs/train-20261127-203000", where the recording of a command goes if nobody says
+/// where: its last script gives the name, or else its first word.
+std::string default_folder(const std::vector<std::string>& command);
+
 }  // namespace shardlens

@@ -258,9 +258,6 @@ struct RunningFlags {
     if (gpu.empty()) {
       throw std::invalid_argument("--gpu is missing; name the GPU to plan for, such as --gpu h100");
     }
-    if (json && out.empty() && solve.empty() && !explain) {
-      throw std::invalid_argument("--json: needs a folder for the recording; give --out DIR");
-    }
     if (explain && !solve.empty()) {
       throw std::invalid_argument("--explain and --solve exclude each other; remove one");
     }
@@ -330,7 +327,10 @@ RunningPlan plan_by_running(const std::vector<std::string>& arguments,
     plan.command.insert(plan.command.end(), words.begin(), words.end());
   };
   const bool is_one_run = plan.command.front() == "record";
-  if (flags.json && is_one_run) plan.json_of = flags.out;
+  if (flags.json && is_one_run) {
+    if (flags.out.empty()) flags.out = default_folder({program.string()});
+    plan.json_of = flags.out;
+  }
   append(flags.of_record());
   if (flags.json && !is_one_run) append({"--json"});
   append({"--", flags.python, program.string()});
@@ -350,7 +350,7 @@ std::string running_help(const std::filesystem::path& program) {
       "  --beside SIZE              memory beside PyTorch, if you know it\n"
       "  --solve batch|seq          the largest batch or sequence that fits\n"
       "  --explain, --search        what would make it fit, by running it with each lever\n"
-      "  --json                     print JSON, of one run that of profile report; needs --out\n"
+      "  --json                     print JSON, of one run that of profile report\n"
       "  --write FILE.py            write the program with these settings, ready for torchrun\n"
       "  --python PYTHON            a Python with torch and transformers; default: python\n"
       "  --out DIR                  folder of the recording\n\n"

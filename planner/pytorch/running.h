@@ -13,7 +13,7 @@ namespace shardlens::planner {
 struct RunningPlan {
   /// A command of ours: {"record", "--device", "null:h100", ..., "--", "python", "train.py", ...}
   std::vector<std::string> command;
-  std::string json_of;  // the recording whose report is printed as JSON; empty: none
+  std::string json_of;  // the recording whose report is printed as JSON; empty: none is
   std::string write;    // file for the program; empty: it is run
   std::string program;  // its text, with the given settings as defaults
 };

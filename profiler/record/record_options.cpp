@@ -8,12 +8,12 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
-#include <ctime>
 #include <filesystem>
 #include <stdexcept>
 #include <string_view>
 
 #include "base/gpus.h"
+#include "base/process/command_line.h"
 #include "base/units.h"
 #include "profiler/null_device/null_device.h"
 
@@ -166,19 +166,6 @@ void check_world(const RecordOptions& options) {
 }
 
 }  // namespace
-
-std::string default_folder(const Words& command) {
-  std::string name = std::filesystem::path(command.front()).stem();
-  for (const std::string& word : command) {
-    if (word.ends_with(".py")) name = std::filesystem::path(word).stem();
-  }
-  const std::time_t now = std::time(nullptr);
-  std::tm local{};
-  ::localtime_r(&now, &local);
-  char time[32];
-  std::strftime(time, sizeof time, "%Y%m%d-%H%M%S", &local);
-  return fmt::format("runs/{}-{}", name, time);
-}
 
 std::string RecordOptions::device_name() const {
   return is_attached() ? std::string(kCuda) : fmt::format("{}{}", kNull, device.gpu);

@@ -48,10 +48,6 @@ struct RecordOptions {
   bool is_attached() const { return device.kind == DeviceKind::cuda; }
 };
 
-/// Returns where a run goes that names no folder: "runs/train-20261121-224500" for "python
-/// train.py".
-std::string default_folder(const std::vector<std::string>& command);
-
 /// Makes the levers on the simulated machine, world and gpu, true of its options. Throws
 /// std::invalid_argument if another option contradicts them.
 void pull_machine_levers(RecordOptions& options);

@@ -7,6 +7,7 @@ the one that starts this. Exit code 77: it lacks PyTorch or version 2 of the pro
 """
 
 import importlib.util
+import json
 import os
 import pathlib
 import shutil
@@ -28,7 +29,7 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-TOOLS = ["advise", "compare", "help", "plan", "record", "report", "solve", "sweep"]
+TOOLS = ["advise", "compare", "help", "matrix", "plan", "record", "report", "solve", "sweep"]
 ON_L4 = {"device": "null:l4"}
 PROGRAM = ROOT / "tests/profiler/record/scripts/levers/batches.py"
 
@@ -81,6 +82,11 @@ async def check_searches(session):
     assert '"name": "batch"' in text, text
     values = {"batch": [1024, 2048]}
     await session.expect(0, "batch=2048", "sweep", command=command, values=values, flags=ON_L4)
+    recipe = {"command": [sys.executable, *command], "device": "null:l4", **values}
+    (session.folder / "recipes.json").write_text(json.dumps({"recipes": {"small": recipe}}))
+    await session.expect(0, "small,batch=2048", "matrix", recipes="recipes.json", flags={"update": True,
+                         "baseline": "baseline"})
+    await session.expect(0, "(default: ", "help", command="plan --engine pytorch")
 
 
 async def check_refusals(session):

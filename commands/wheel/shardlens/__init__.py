@@ -15,7 +15,7 @@
     advice = shardlens.advise(["train.py"], device="null:l4", fit="16GiB")
     print(advice["as_it_is"]["fits"], [run["levers"] for run in advice["tried"] if run["fits"]])
 
-A notebook shows what record(), advise(), solve(), sweep() and open() return as the viewer's page.
+A notebook shows what record(), advise(), solve(), sweep(), matrix() and open() return as the viewer's page.
 
 Every call starts the program of that name (`shardlens plan`, ...) and reads what it prints with
 --json or writes as CSV, so the answers are those of the command line. Only `timeline` needs numpy.
@@ -32,7 +32,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Mapping, Sequence, Union
 
-from ._program import Ended, ShardlensError, ask, flags_of, words_of
+from ._program import Ended, ShardlensError, ask, flags_of, plan_words, words_of
 
 if TYPE_CHECKING:
     import numpy
@@ -43,6 +43,7 @@ __all__ = [
     "ShardlensError",
     "advise",
     "compare",
+    "matrix",
     "open",
     "plan",
     "record",
@@ -69,10 +70,11 @@ def plan(**flags: object) -> dict[str, Any]:
 
     Every flag of `shardlens plan --help` is a keyword, with `_` for `-`: give a flag that takes no
     value as True, and one that takes a word as that word (`reshard_after_forward="true"`).
+    With `engine="pytorch"` a program is run, by this Python, and the answer is its report.
     Raises ShardlensError if the flags make no plan.
     """
     answer: dict[str, Any] = json.loads(
-        ask(["plan", "--json", *flags_of(flags)], _VERDICTS).output
+        ask(["plan", "--json", *plan_words(flags)], _VERDICTS).output
     )
     return answer
 
@@ -140,6 +142,20 @@ def sweep(
     for name, numbers in values.items():
         options += ["--values", f"{name}={','.join(map(str, numbers))}"]
     return _search("sweep", command, out, options, (0,))
+
+
+def matrix(
+    recipes: _PathLike, *, out: _PathLike | None = None, **flags: object
+) -> dict[str, Any]:
+    """Runs `shardlens matrix FLAGS recipes`: the recipes of a file, each compared with its baseline.
+
+    Returns what `--json` prints, `folder` and `exit_code`: 0 if no peak grew too much, 1 if one did
+    or no longer fits. Raises ShardlensError if a recipe failed or cannot be compared.
+    """
+    folder = Path(out) if out is not None else _new_folder([os.fspath(recipes)])
+    words = ["matrix", os.fspath(recipes), "--out", str(folder), "--json", *flags_of(flags)]
+    ended = ask(words, (0, 1))
+    return Answer(json.loads(ended.output), folder=str(folder), exit_code=ended.exit_code)
 
 
 def compare(a: _PathLike, b: _PathLike, **flags: object) -> dict[str, Any]:

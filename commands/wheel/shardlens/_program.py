@@ -79,6 +79,12 @@ def words_of(command: Sequence[str | os.PathLike[str]]) -> list[str]:
     return [sys.executable, *words] if words and words[0].endswith(".py") else words
 
 
+def plan_words(options: Mapping[str, object]) -> list[str]:
+    """Returns the flags of a plan. A plan that runs a program does so with this Python."""
+    runs = str(options.get("engine", "")).startswith("pytorch")
+    return flags_of({"python": sys.executable, **options} if runs else options)
+
+
 def flags_of(options: Mapping[str, object]) -> list[str]:
     """Returns options as flags: `param_dtype="bf16", explain=True` as `--param-dtype bf16
     --explain`. A keyword of Python has a `_` after it: `from_=2`, `with_="recompute"`."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 from . import _program
-from ._program import ShardlensError, flags_of, words_of
+from ._program import ShardlensError, flags_of, plan_words, words_of
 
 try:
     from mcp.server.mcpserver import MCPServer
@@ -25,7 +25,7 @@ except ImportError as error:
         "run pip install 'shardlens[mcp]', with Python 3.10 or newer"
     ) from None
 
-COMMANDS = ("plan", "record", "advise", "solve", "sweep", "profile", "gate")
+COMMANDS = ("plan", "record", "advise", "solve", "sweep", "matrix", "profile", "gate")
 # Values of flags by their names: True for a flag without a value.
 Flags = dict[str, "str | int | float | bool"]
 
@@ -70,7 +70,7 @@ def options_of(flags: Flags | None, json: bool = False) -> list[str]:
 @server.tool()
 def help(command: str) -> Reply:
     """Says what a command does, its flags and its exit codes: plan, record, advise, solve, sweep,
-    profile or gate. `record --levers` lists the levers of advise()."""
+    matrix, profile or gate. `record --levers` lists the levers of advise()."""
     words = command.split()
     if not words or words[0] not in COMMANDS:
         raise ToolError(f"there is no command {command!r}; give one of {', '.join(COMMANDS)}")
@@ -81,8 +81,9 @@ def help(command: str) -> Reply:
 def plan(flags: Flags, json: bool = False) -> Reply:
     """Predicts the peak memory of training a model that Shardlens knows, and whether it fits, in
     less than a second. Flags are those of help("plan"), such as {"model": "llama-8b", "gpu": "l4",
-    "world": 8, "param-dtype": "bf16", "batch": 1}."""
-    return reply_of(["plan", *(["--json"] if json else []), *flags_of(flags)], (0, 3, 4))
+    "world": 8, "param-dtype": "bf16", "batch": 1}. {"engine": "pytorch", "model": "Qwen/Qwen3-8B",
+    ...} runs a program for any model of transformers instead: see help("plan --engine pytorch")."""
+    return reply_of(["plan", *(["--json"] if json else []), *plan_words(flags)], (0, 3, 4))
 
 
 @server.tool()
@@ -121,6 +122,14 @@ def sweep(
     for name, numbers in values.items():
         options += ["--values", f"{name}={','.join(map(str, numbers))}"]
     return reply_of_program("sweep", command, options, (0,))
+
+
+@server.tool()
+def matrix(recipes: str, flags: Flags | None = None, json: bool = False) -> Reply:
+    """Runs the recipes of a file, PyTorch programs with all combinations of flags, on simulated GPUs,
+    and compares each with its baseline. `recipes` is a path; help("matrix") describes the file."""
+    options = [*flags_of(flags or {}), *(["--json"] if json else [])]
+    return reply_of(["matrix", recipes, *options], (0, 1))
 
 
 @server.tool()
