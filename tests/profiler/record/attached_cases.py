@@ -122,7 +122,7 @@ def check_program_that_differs(folder):
 
 
 def check_bad_checks(folder):
-    """A program that fails, no time, and Ctrl-C: what was not compared is never the same."""
+    """A program that fails is never the same."""
     check_gpu(folder, "--", PYTHON, SCRIPT, "exit_7", code=2)
     script = pathlib.Path(folder, "fails_later.py")
     script.write_text(
@@ -131,6 +131,10 @@ def check_bad_checks(folder):
         "pathlib.Path(__file__).with_name('ran').mkdir()\n")  # fails the second time
     _, check = check_gpu(folder, "--", PYTHON, script, code=1)
     expect("outcomes", outcomes(check), ["failed"])
+
+
+def check_ended_early(folder):
+    """No time, and Ctrl-C: what was not reached is never the same."""
     _, check = check_gpu(folder, "--limit", "0.5", code=1)
     expect("outcomes", outcomes(check), ["not_reached"] * 6)
     words = ["check-gpu", "--python", PYTHON, "--out", pathlib.Path(folder, "check.json")]
@@ -143,6 +147,24 @@ def check_bad_checks(folder):
     check = json.loads(pathlib.Path(folder, "check.json").read_text())
     expect("outcomes", outcomes(check), ["not_reached"] * 6)
     expect("was interrupted", check["was_interrupted"], True)
+
+
+def check_two_gpus(folder):
+    """The first of two GPUs is checked, and a program of several ranks is refused."""
+    script = pathlib.Path(folder, "one_gpu.py")
+    script.write_text("import torch\n"
+                      "assert torch.cuda.device_count() in (2, 1)  # the simulated one is alone\n"
+                      "torch.ones(1 << 20, device='cuda')\n")
+    more = {"SHARDLENS_NULL_GPUS": "2"}
+    text, check = check_gpu(folder, "--", PYTHON, script, more=more)
+    expect("outcomes", outcomes(check), ["same"])
+    expect("verdict", text.splitlines()[-2], "the same, event by event: 1 of 1 programs")
+    pathlib.Path(folder, "check.json").unlink()
+    done = shardlens("check-gpu", "--limit", "600", "--out", pathlib.Path(folder, "check.json"), "--",
+                     PYTHON, SCRIPT, "spawn")
+    expect("exit code", done.returncode, 2)
+    if "4 ranks ran; give a program of one rank" not in done.stderr:
+        raise AssertionError(done.stderr)
 
 
 def check_machine_without_gpu(folder):
@@ -269,7 +291,7 @@ def check_without_stubs(folder):
 
 QUICK = [
     check_driver, check_spawn, check_refusals, check_without_stubs, check_built_in_programs,
-    check_machine_without_gpu,
+    check_machine_without_gpu, check_ended_early, check_two_gpus,
 ]
 LONG = [
     check_peaks, check_gpu_cases, check_program_that_differs, check_bad_checks, check_profiler,
