@@ -21,49 +21,7 @@ constexpr double kReached = 0.7;  // of a data sheet's rate, in large kernels an
 constexpr double kUnitOverheadSeconds = 50e-6;
 constexpr double kCollectiveLatencySeconds = 20e-6;
 constexpr double kAdamBytesAnElement = 28;  // reads weight, moments, gradient; writes the first two
-constexpr double kHostMemoryGbps = 50;
 constexpr double kHostStepGbps = 10;  // the host's optimizer steps run on one thread a rank
-
-struct NamedRates {
-  std::string_view gpu;
-  Rates rates;
-};
-
-// NVIDIA's data sheets, dense rates: "B200" and "B300" (HGX), "GB200 NVL72", "H200 Tensor Core
-// GPU", "H100 Tensor Core GPU" (SXM and PCIe), "A100 Tensor Core GPU" (SXM), "A800" (its NVLink has
-// 400 GB/s), "L40S", "L4", "A10" with AWS's figures for the A10G, "RTX A6000", "V100 GPU" (SXM2),
-// "T4", and the white papers of GeForce cards, with fp32 sums in tensor cores. NVIDIA publishes no
-// sheet of the H20: those of its sellers. Networks are the adapters of DGX B200, H200, H100 (400
-// Gbit/s a GPU; 800 for B300), A100 (200) and V100 (50); for the others 100 Gbit/s an adapter is
-// assumed. PCIe: 3.0 (V100, T4), 4.0 or 5.0 x 16; GB200 has half of a Grace CPU's link, 900 GB/s
-// both ways.
-constexpr std::array kRates = {
-    NamedRates{"b300", {75, 2250, 8000, 900, 100, 64}},
-    NamedRates{"gb200", {80, 2500, 8000, 900, 50, 225}},
-    NamedRates{"b200", {75, 2250, 8000, 900, 50, 64}},
-    NamedRates{"h200", {67, 989, 4800, 450, 50, 64}},
-    NamedRates{"h100", {67, 989, 3350, 450, 50, 64}},
-    NamedRates{"h100-pcie", {51, 756, 2000, 64, 12.5, 64}},
-    NamedRates{"h20", {44, 148, 4000, 450, 50, 64}},
-    NamedRates{"a100-80", {19.5, 312, 2039, 300, 25, 32}},
-    NamedRates{"a100-40", {19.5, 312, 1555, 300, 25, 32}},
-    NamedRates{"a800", {19.5, 312, 2039, 200, 25, 32}},
-    NamedRates{"l40s", {91.6, 362, 864, 32, 12.5, 32}},
-    NamedRates{"l4", {30.3, 121, 300, 32, 12.5, 32}},
-    NamedRates{"a10g", {31.5, 70, 600, 32, 12.5, 32}},
-    NamedRates{"a6000", {38.7, 155, 768, 32, 12.5, 32}},
-    NamedRates{"v100", {15.7, 125, 900, 150, 6.25, 16, false}},
-    NamedRates{"v100-16", {15.7, 125, 900, 150, 6.25, 16, false}},
-    NamedRates{"t4", {8.1, 65, 320, 16, 12.5, 16, false}},
-    NamedRates{"rtx5090", {104.8, 209.5, 1792, 64, 12.5, 64}},
-    NamedRates{"rtx4090", {82.6, 165, 1008, 32, 12.5, 32}},
-    NamedRates{"rtx3090", {35.6, 71, 936, 32, 12.5, 32}},
-};
-
-// These rates are assumptions about a core with wide vectors and a host's memory; they serve only
-// to put strategies in an order.
-constexpr double kTflopsAThread = 0.05;
-constexpr Rates kHost = {0, 0, kHostMemoryGbps, 10, 1, kHostMemoryGbps};
 
 /// Returns how many rows the unit's matrices multiply, samples or tokens.
 double rows_of(const UnitSpec& unit, int64_t batch) {
@@ -258,17 +216,6 @@ double StepCost::at(const std::vector<double>& seconds, int id) const {
   const int rounds = (id - alike.begin) / alike.round + 1;
   const int first = alike.begin - alike.round + (id - alike.begin) % alike.round;
   return seconds[static_cast<size_t>(first)] + rounds * alike.round_seconds;
-}
-
-Rates rates_of(const Gpu* gpu, int64_t threads) {
-  if (gpu == nullptr) {
-    Rates rates = kHost;
-    rates.fp32_tflops = rates.half_tflops = kTflopsAThread * static_cast<double>(threads);
-    return rates;
-  }
-  const auto found = std::ranges::find(kRates, gpu->name, &NamedRates::gpu);
-  check(found != kRates.end(), "a GPU without rates");
-  return found->rates;
 }
 
 double forward_flops(const ModelSpec& spec, const UnitSpec& unit, int64_t batch) {

@@ -25,26 +25,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/gpus.h"
 #include "models/spec.h"
 #include "planner/config/config.h"
 #include "planner/schedule/schedule.h"
+#include "planner/time/rates.h"
 
 namespace shardlens::planner {
-
-/// Rates from data sheets, in 10^12 operations and 10^9 bytes a second; links count one direction.
-struct Rates {
-  double fp32_tflops = 0;
-  double half_tflops = 0;  // fp16, and bf16 where it is no slower, dense
-  double memory_gbps = 0;
-  double link_gbps = 0;     // to the other GPUs of the node
-  double network_gbps = 0;  // a GPU's adapter
-  double copy_gbps = 0;     // to the host
-  bool has_bf16 = true;     // else bf16 is as slow as fp32
-};
-
-/// Returns the rates of a GPU, or of `threads` threads of a CPU if `gpu` is null.
-Rates rates_of(const Gpu* gpu, int64_t threads);
 
 struct StepCost {
   double seconds = 0;

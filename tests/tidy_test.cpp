@@ -93,7 +93,7 @@ const std::vector<Floors> kFloors = {
       {"report"},
       {"compare", "exchange", "recorder"},
       {"commands", "record"}}},
-    {"planner", {{"config"}, {"schedule"}, {"step"}, {"simulate"}, {"pytorch"}, {""}}},
+    {"planner", {{"config", "time"}, {"schedule"}, {"step"}, {"simulate"}, {"pytorch"}, {""}}},
     {"runtime",
      {{"checkpoint", "comm"}, {"doctor", "execute"}, {"train"}, {"launch"}, {"", "infer"}}},
     {"viewer", {{"model"}, {"state"}, {"paint"}, {"scene"}, {"page", "ui"}, {"app"}}},
