@@ -1,0 +1,52 @@
+// What PyTorch's operators read and write, and the operations of those that are no matter of
+// bytes: facts about operators, by their names.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "profiler/recording/work.h"
+
+namespace shardlens::planner {
+
+/// Returns the bytes of a number; 0 for no number.
+double bytes_of(profiler::NumberType type);
+
+/// The bytes that a call of an operator reads and writes.
+double operator_bytes(std::string_view name, const profiler::OperatorCall& call);
+
+/// True if an operator's kernels share its work, since it takes lists of tensors.
+bool is_over_lists(const profiler::OperatorCall& call);
+
+/// Fused attention: the sizes of one call.
+struct Attention {
+  double batch = 0;
+  double heads = 0;
+  double queries = 0;
+  double keys = 0;
+  double width = 0;  // of a head
+  bool is_causal = false;
+  bool is_backward = false;
+  profiler::NumberType type{};
+
+  double flops() const {
+    const double products = is_backward ? 10 : 4;
+    return products * batch * heads * queries * keys * width / (is_causal ? 2 : 1);
+  }
+};
+std::optional<Attention> attention_of(std::string_view name, const profiler::OperatorCall& call);
+
+/// A convolution as the product of matrices that it is.
+struct Convolution {
+  double rows = 0;     // of all images
+  double columns = 0;  // channels of the result, of one group
+  double depth = 0;
+  double groups = 1;
+  double bytes = 0;  // read and written
+  profiler::NumberType type{};
+};
+std::optional<Convolution> convolution_of(std::string_view name,
+                                          const profiler::OperatorCall& call);
+
+}  // namespace shardlens::planner

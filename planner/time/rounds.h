@@ -1,0 +1,32 @@
+// Finds what a program repeats in its trace of work: the steps that a recording marks, or else what
+// lies between two waits for the GPU. A round that repeats exactly is known better than one that
+// was seen once, since the host's time for each item is the lower quartile of all.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "profiler/recording/work.h"
+
+namespace shardlens::planner {
+
+/// Items of a trace, from `begin` up to `end`.
+struct Round {
+  size_t begin = 0;
+  size_t end = 0;
+
+  size_t size() const { return end - begin; }
+};
+
+struct Rounds {
+  std::vector<Round> rounds;  // the settled ones: all alike if `are_alike`
+  bool are_steps = false;     // that the recording marks
+  bool are_alike = false;
+  std::vector<int64_t> host_ns;  // by item of a round, if they are alike
+};
+
+/// Returns the settled rounds; none if the trace has no work.
+Rounds settled_rounds(const profiler::WorkTrace& trace);
+
+}  // namespace shardlens::planner

@@ -1,0 +1,93 @@
+#include "planner/time/time_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace shardlens::planner {
+
+namespace {
+
+constexpr double kLeastPart = 0.005;  // of a step that has a word in the text
+
+/// The words of WorkClass, in sentences.
+constexpr std::array<std::string_view, kWorkClasses> kClassNames = {
+    "matrix products", "attention",
+    "convolutions",    "kernels that move memory",
+    "unknown kernels", "exposed communication",
+    "exposed copies"};
+
+std::string duration_text(double seconds) {
+  if (seconds >= 10) return fmt::format("{:.1f} s", seconds);
+  if (seconds >= 1) return fmt::format("{:.2f} s", seconds);
+  if (seconds >= 0.1) return fmt::format("{:.0f} ms", seconds * 1e3);
+  if (seconds >= 1e-3) return fmt::format("{:.{}f} ms", seconds * 1e3, seconds >= 0.01 ? 1 : 2);
+  return fmt::format("{:.0f} us", seconds * 1e6);
+}
+
+/// Returns "matrix products 61 %, waiting for the host 20 %, ...", the largest first.
+std::string parts_text(const StepTime& time) {
+  std::vector<std::pair<double, std::string_view>> parts = {
+      {time.waiting_for_host, "waiting for the host"}};
+  for (size_t i = 0; i < kWorkClasses; ++i) parts.emplace_back(time.by_class[i], kClassNames[i]);
+  std::ranges::stable_sort(parts, std::ranges::greater(),
+                           [](const auto& part) { return part.first; });
+  std::string text;
+  for (const auto& [seconds, name] : parts) {
+    if (seconds < kLeastPart * time.seconds) continue;
+    text +=
+        fmt::format("{}{} {:.0f} %", text.empty() ? "" : ", ", name, 100 * seconds / time.seconds);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string step_time_text(const StepTime& time, const Gpu& gpu) {
+  if (time.seconds <= 0) return "step time: the recording has no trace of work\n";
+  std::string text =
+      fmt::format("step time: {} on a {} ({} to {}), cold\n", duration_text(time.seconds),
+                  gpu.display_name, duration_text(time.low()), duration_text(time.high()));
+  text += fmt::format("  it goes to: {}\n", parts_text(time));
+  if (time.flops > 0) {
+    text += fmt::format("  {:.3g} TFLOP in {} launches: {:.1f} % of the GPU's rate\n",
+                        time.flops * 1e-12, time.kernels, 100 * time.used_flops());
+  }
+  if (!time.are_steps) {
+    text += "  a step is the work between two waits for the GPU: the program marks none\n";
+  }
+  for (const std::string& doubt : time.doubts) text += "  in doubt: " + doubt + "\n";
+  return text;
+}
+
+nlohmann::ordered_json step_time_json(const StepTime& time, const Gpu& gpu) {
+  nlohmann::ordered_json by_class, work;
+  for (size_t i = 0; i < kWorkClasses; ++i) {
+    by_class[std::string(kWords<WorkClass>[i])] = time.by_class[i];
+    work[std::string(kWords<WorkClass>[i])] = time.work_by_class[i];
+  }
+  return {{"gpu", gpu.name},
+          {"basis", "cold"},
+          {"is_measured", time.is_measured},
+          {"seconds", time.seconds},
+          {"low_seconds", time.low()},
+          {"high_seconds", time.high()},
+          {"goes_to_seconds", by_class},
+          {"waiting_for_host_seconds", time.waiting_for_host},
+          {"work_seconds", work},
+          {"host_seconds", time.host_seconds},
+          {"model_flops", time.flops},
+          {"mfu", time.used_flops()},
+          {"launches", time.kernels},
+          {"rounds", time.rounds},
+          {"has_marked_steps", time.are_steps},
+          {"doubts", time.doubts}};
+}
+
+}  // namespace shardlens::planner

@@ -1,0 +1,18 @@
+// Says in words and in JSON how long a step takes (planner/time/step_time.h).
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "base/gpus.h"
+#include "planner/time/step_time.h"
+
+namespace shardlens::planner {
+
+/// Returns lines with the step's time, what it goes to, and what is in doubt; one line that says so
+/// if the trace has no work.
+std::string step_time_text(const StepTime& time, const Gpu& gpu);
+
+nlohmann::ordered_json step_time_json(const StepTime& time, const Gpu& gpu);
+
+}  // namespace shardlens::planner
