@@ -44,11 +44,11 @@ constexpr std::array kTiles = {Tile{256, 128, 1},  Tile{128, 256, 1},  Tile{128,
                                Tile{64, 32, 0.4},  Tile{32, 64, 0.4},  Tile{32, 32, 0.25}};
 // fp32 without tensor cores: small tiles lose less, since numbers are reused from registers.
 constexpr std::array kFp32Tiles = {Tile{128, 128, 1},  Tile{128, 64, 0.9}, Tile{64, 128, 0.9},
-                                   Tile{64, 64, 0.75}, Tile{64, 32, 0.6},  Tile{32, 64, 0.6},
-                                   Tile{32, 32, 0.45}};
+                                   Tile{64, 64, 0.65}, Tile{64, 32, 0.5},  Tile{32, 64, 0.5},
+                                   Tile{32, 32, 0.35}};
 // A tile that is alone on its multiprocessor reaches this part, since nothing hides its waits: of
 // fp32 products on an H100, those of 1024^3 and 64 x 4096 x 4096 (6-time.json).
-constexpr double kAlone = 0.8;
+constexpr double kAlone = 0.7;
 
 double bytes_moved(const Sizes& sizes) {
   return sizes.batch * sizes.bytes *

@@ -28,16 +28,16 @@ struct NamedRates {
 // What is reached: half_tflops is the product of 4096^3 in gemm_tables.cpp where that has the GPU,
 // else what its power limit is assumed to leave of the sheet's rate. The rest is measured on an
 // H100 (tests/fixtures/gpu/h100/6-time.json: copies of 2^28 numbers, attention with heads of
-// 128, fp32 products of 6304 x 4096 x 1024); FlashAttention-2's paper gives attention on A100; for
+// 128, fp32 products of 8192^3); FlashAttention-2's paper gives attention on A100; for
 // other GPUs they are assumed to be alike within a generation.
 constexpr std::array kRates = {
     NamedRates{"b300", {75, 2250, 8000, 900, 100, 64}, {1770, 55, 0.87, 7000, 0.25, 0.2}},
     NamedRates{"gb200", {80, 2500, 8000, 900, 50, 225}, {1700, 58, 0.87, 7000, 0.25, 0.2}},
     NamedRates{"b200", {75, 2250, 8000, 900, 50, 64}, {1520, 55, 0.87, 7000, 0.28, 0.22}},
-    NamedRates{"h200", {67, 989, 4800, 450, 50, 64}, {820, 44, 0.87, 5500, 0.45, 0.38}},
-    NamedRates{"h100", {67, 989, 3350, 450, 50, 64}, {820, 44, 0.87, 5500, 0.45, 0.38}},
-    NamedRates{"h100-pcie", {51, 756, 2000, 64, 12.5, 64}, {480, 34, 0.87, 4500, 0.55, 0.45}},
-    NamedRates{"h20", {44, 148, 4000, 450, 50, 64}, {138, 30, 0.87, 3500, 0.8, 0.65}},
+    NamedRates{"h200", {67, 989, 4800, 450, 50, 64}, {820, 50, 0.87, 5500, 0.45, 0.38}},
+    NamedRates{"h100", {67, 989, 3350, 450, 50, 64}, {820, 50, 0.87, 5500, 0.45, 0.38}},
+    NamedRates{"h100-pcie", {51, 756, 2000, 64, 12.5, 64}, {480, 38, 0.87, 4500, 0.55, 0.45}},
+    NamedRates{"h20", {44, 148, 4000, 450, 50, 64}, {138, 33, 0.87, 3500, 0.8, 0.65}},
     NamedRates{"a100-80", {19.5, 312, 2039, 300, 25, 32}, {255, 18, 0.87, 3800, 0.75, 0.62}},
     NamedRates{"a100-40", {19.5, 312, 1555, 300, 25, 32}, {250, 18, 0.87, 3800, 0.75, 0.62}},
     NamedRates{"a800", {19.5, 312, 2039, 200, 25, 32}, {255, 18, 0.87, 3800, 0.75, 0.62}},

@@ -387,6 +387,8 @@ StepTime step_time(const WorkTrace& trace, const Gpu& gpu, const StepTimeOptions
   result.kernels /= static_cast<int64_t>(timed);
   result.rounds = static_cast<int>(rounds.rounds.size());
   result.are_steps = rounds.are_steps;
+  const Round& last = rounds.rounds.back();
+  result.batch = throughput_of(trace, last.begin, last.end);
   result.peak_flops = peak_flops_of(trace, gpu, rounds);
   result.is_measured = has_measured_products(gpu);
   result.error = error_of(result, errors_on(gpu, has_measured_links(trace, gpu)));

@@ -17,6 +17,7 @@
 
 #include "base/gpus.h"
 #include "planner/time/kernels.h"
+#include "planner/time/throughput.h"
 #include "profiler/recording/work.h"
 
 namespace shardlens::planner {
@@ -38,6 +39,7 @@ struct StepTime {
   double flops = 0;          // of products, attention and convolutions
   double peak_flops = 0;     // a second, of the type that does most of them
   int64_t kernels = 0;       // launches in a step
+  Throughput batch;          // what a step trains on
   int rounds = 0;            // that were looked at
   bool are_steps = false;    // else repeated work between two waits for the GPU
   bool is_measured = false;  // the products' times on this GPU are, else scaled

@@ -47,6 +47,11 @@ std::string parts_text(const StepTime& time) {
   return text;
 }
 
+/// Null if it is not known what a step trains on.
+nlohmann::json a_second(double count, const StepTime& time) {
+  return count > 0 && time.seconds > 0 ? nlohmann::json(count / time.seconds) : nlohmann::json();
+}
+
 }  // namespace
 
 std::string step_time_text(const StepTime& time, const Gpu& gpu) {
@@ -58,6 +63,12 @@ std::string step_time_text(const StepTime& time, const Gpu& gpu) {
   if (time.flops > 0) {
     text += fmt::format("  {:.3g} TFLOP in {} launches: {:.1f} % of the GPU's rate\n",
                         time.flops * 1e-12, time.kernels, 100 * time.used_flops());
+  }
+  if (time.batch.tokens > 0) {
+    text += fmt::format("  {:.0f} tokens a second on each GPU\n", time.batch.tokens / time.seconds);
+  } else if (time.batch.samples > 0) {
+    text +=
+        fmt::format("  {:.4g} samples a second on each GPU\n", time.batch.samples / time.seconds);
   }
   if (!time.are_steps) {
     text += "  a step is the work between two waits for the GPU: the program marks none\n";
@@ -85,6 +96,8 @@ nlohmann::ordered_json step_time_json(const StepTime& time, const Gpu& gpu) {
           {"model_flops", time.flops},
           {"mfu", time.used_flops()},
           {"launches", time.kernels},
+          {"tokens_a_second", a_second(time.batch.tokens, time)},
+          {"samples_a_second", a_second(time.batch.samples, time)},
           {"rounds", time.rounds},
           {"has_marked_steps", time.are_steps},
           {"doubts", time.doubts}};

@@ -192,6 +192,34 @@ TEST_CASE("a trace without work has no step, and captured work runs when its gra
         Approx(50 * streaming_seconds(find_gpu("h100"), 3.0 * 4 * (1 << 24))).epsilon(0.01));
 }
 
+TEST_CASE("a step's tokens are an embedding's, its samples a convolution's", "[planner][time]") {
+  TraceWriter writer;
+  const auto indices = [](int64_t batch, int64_t tokens) {
+    return tensor({batch, tokens}, NumberType::int64);
+  };
+  const uint32_t words =
+      writer.kernel(writer.call("aten::embedding", {tensor({50000, 64}), indices(8, 128)}));
+  const uint32_t places =
+      writer.kernel(writer.call("aten::embedding", {tensor({128, 64}), indices(1, 128)}));
+  for (int microbatch = 0; microbatch < 3; ++microbatch) {
+    writer.ask(words, 1000);
+    writer.ask(places, 1000);
+  }
+  const Throughput batch = throughput_of(writer.trace, 0, writer.trace.items.size());
+  CHECK(batch.tokens == 3 * 8 * 128);
+  CHECK(batch.samples == 3 * 8);
+  CHECK(throughput_of(writer.trace, 0, 0).tokens == 0);
+
+  TraceWriter images;
+  images.ask(images.kernel(images.call("aten::cudnn_convolution",
+                                       {tensor({32, 3, 224, 224}), tensor({64, 3, 7, 7})})),
+             1000);
+  images.ask(images.kernel(images.call("aten::cudnn_convolution",
+                                       {tensor({32, 64, 56, 56}), tensor({64, 64, 3, 3})})),
+             1000);
+  CHECK(throughput_of(images.trace, 0, 2).samples == 32);
+}
+
 TEST_CASE("operators read their arguments and write their results", "[planner][time]") {
   const auto n = tensor({64, 1024});
   constexpr double kBytes = 4.0 * 64 * 1024;
