@@ -272,6 +272,17 @@ double bytes_of(NumberType type) {
   return 0;
 }
 
+double single_numbers(const OperatorCall& call) {
+  const std::vector<const OperatorInput*> tensors = tensors_of(call);
+  if (tensors.size() < 2) return 0;
+  const auto is_unlike = [&first = *tensors[0]](const OperatorInput* tensor) {
+    const bool is_wider = bytes_of(first.type) > bytes_of(tensor->type);
+    return tensor->tensors == 1 && first.tensors == 1 && numbers_in(*tensor) > 1 &&
+           (tensor->sizes != first.sizes || is_wider);
+  };
+  return std::ranges::any_of(tensors, is_unlike) ? broadcast_numbers(tensors) : 0;
+}
+
 bool is_over_lists(const OperatorCall& call) {
   return std::ranges::any_of(call.inputs,
                              [](const OperatorInput& input) { return input.tensors > 1; });
