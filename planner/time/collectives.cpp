@@ -20,7 +20,7 @@ constexpr double kNvlinkReached = 0.8;   // of a link, by a ring of large messag
 constexpr double kPcieReached = 0.37;    // of a link: 8 RTX PRO 6000 reach 24 of 64 GB/s
 constexpr double kNetworkReached = 0.85;
 
-/// What one protocol costs, in NCCL's tuning model: a latency for the call and one for each step,
+/// The cost of one protocol, in NCCL's tuning model: a latency for the call and one for each step,
 /// by link, and the part of the bandwidth that it leaves to data.
 struct Protocol {
   double call, nvlink, pcie, network;  // microseconds

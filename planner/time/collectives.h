@@ -27,7 +27,7 @@ Ranks ranks_of(const profiler::WorkCommunicator& communicator);
 double collective_seconds(const Gpu& gpu, profiler::CollectiveKind kind, int64_t bytes,
                           const Ranks& ranks);
 
-/// True if collectives among so many GPUs of one node are measured.
+/// True if collectives among all these ranks of one node are measured.
 bool has_measured_collectives(const Gpu& gpu, const Ranks& ranks);
 
 }  // namespace shardlens::planner

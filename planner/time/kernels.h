@@ -1,4 +1,4 @@
-// How long kernels take that are no product of matrices: those of PyTorch's operators, by the bytes
+// The time of kernels other than products of matrices: those of PyTorch's operators, by the bytes
 // that they read and write, fused attention and convolutions by their operations.
 //
 // Bytes follow from an operator's arguments (planner/time/operators.h). A kernel whose bytes fit

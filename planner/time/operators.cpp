@@ -119,7 +119,7 @@ std::vector<const OperatorInput*> tensors_of(const OperatorCall& call) {
   return tensors;
 }
 
-/// How many numbers tensors have when they are broadcast to each other.
+/// The numbers that tensors have when they are broadcast to each other.
 double broadcast_numbers(std::span<const OperatorInput* const> tensors) {
   std::vector<int64_t> sizes;  // from the last dimension
   double most = 0;
@@ -210,7 +210,7 @@ int64_t number_in(const OperatorCall& call, size_t argument, size_t index, int64
   return input->sizes[std::min(index, input->sizes.size() - 1)];
 }
 
-/// How many places a filter is applied at along one side of an image.
+/// The number of places that a filter is applied at along one side of an image.
 double places(const OperatorCall& call, const ConvolutionOperator& rule, size_t side,
               int64_t length, int64_t filter) {
   const int64_t padding = number_in(call, rule.padding, side, 0);

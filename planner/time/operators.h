@@ -1,5 +1,5 @@
-// What PyTorch's operators read and write, and the operations of those that are no matter of
-// bytes: facts about operators, by their names.
+// Facts about PyTorch's operators, by their names: the bytes that they read and write, and the
+// operations of attention and convolutions.
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,7 @@ namespace {
 using profiler::NumberType;
 using profiler::Product;
 
-/// What the model of tiles and waves needs of a GPU.
+/// A GPU, as the model of tiles and waves needs it.
 struct Processor {
   int sm_count = 0;
   double tflops = 0;  // that large products reach

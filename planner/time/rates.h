@@ -22,7 +22,8 @@ struct Rates {
 /// Returns the rates of a GPU, or of `threads` threads of a CPU if `gpu` is null.
 Rates rates_of(const Gpu* gpu, int64_t threads);
 
-/// What large kernels reach on a GPU. Rates are in the units of Rates, parts are of its rates.
+/// Rates that large kernels reach on a GPU. Rates are in the units of Rates, parts are of its
+/// rates.
 struct Reached {
   double half_tflops = 0;         // of large bf16 products; fp16 where bf16 is slow
   double fp32_tflops = 0;         // of large fp32 products without tensor cores

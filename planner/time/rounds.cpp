@@ -11,8 +11,8 @@ using profiler::WorkItem;
 using profiler::WorkKind;
 using profiler::WorkTrace;
 
-constexpr size_t kFewestItems = 4;  // of a round that is no step
-constexpr size_t kMostWaits = 12;   // in a round that is no step
+constexpr size_t kFewestItems = 4;  // of a round between two waits
+constexpr size_t kMostWaits = 12;   // in such a round
 constexpr size_t kMostRounds = 16;  // that are looked at, the last ones
 
 bool is_wait(WorkKind kind) {

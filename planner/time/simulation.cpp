@@ -26,7 +26,7 @@ class HostAndStreams {
 
  private:
   struct Stream {
-    double ready = 0;         // when all that was asked of it has ended
+    double ready = 0;         // when all work on it has ended
     std::deque<double> ends;  // of the last tasks that ran on it
   };
 

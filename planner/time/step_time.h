@@ -29,7 +29,7 @@ struct StepTimeOptions {
 struct StepTime {
   double seconds = 0;
   double error = 0;  // a part of `seconds`: nine of ten are expected within it
-  /// What the GPU does, in the step's seconds: the class of the work that it runs. Copies and
+  /// The step's seconds by the class of the work that the GPU runs in them. Copies and
   /// collectives count only where no kernel runs beside them.
   std::array<double, kWorkClasses> by_class{};
   double waiting_for_host = 0;

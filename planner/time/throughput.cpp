@@ -19,7 +19,7 @@ bool is_batch_of_indices(const OperatorInput& input) {
   return input.type == NumberType::int64 && input.tensors == 1 && input.sizes.size() == 2;
 }
 
-/// The tokens that a call looks up; nothing if it is no lookup of a batch.
+/// The tokens that a call looks up; nothing if it looks up something else.
 std::optional<Throughput> looked_up(std::string_view name, const OperatorCall& call) {
   if (name != "aten::embedding" && name != "aten::index_select") return std::nullopt;
   const auto indices = std::ranges::find_if(call.inputs, is_batch_of_indices);

@@ -8,7 +8,7 @@
 
 namespace shardlens::planner {
 
-/// What one step trains on; 0 where it is not known.
+/// The batch of one step; 0 where it is not known.
 struct Throughput {
   double samples = 0;
   double tokens = 0;

@@ -35,14 +35,14 @@ UNITS_PER_OCTAVE = 256  # of a time; 0 stands for half a microsecond
 SHORTEST = 0.5e-6
 COLUMNS = 86
 
-# In the order in which the tables are written: our name, the file.
+# Our name and the file, in the order in which the tables are written.
 GPUS = (("a100-80", "a100_sxm/gemm_vllm-0.14.0"), ("h100", "h100_sxm/gemm_vllm-0.24.0"),
         ("h200", "h200_sxm/gemm_vllm-0.24.0"), ("l40s", "l40s/gemm_vllm-0.24.0"),
         ("rtx-pro-6000", "rtx_pro_6000_server/gemm_vllm-0.24.0"),
         ("b200", "b200_sxm/gemm_vllm-0.24.0"), ("b300", "b300_sxm/gemm_vllm-0.24.0"),
         ("gb200", "gb200/gemm_vllm-0.24.0"))
 
-# Not the L40S: its GPUs there reach each other at 1 GB/s, through one host's sockets.
+# The L40S is left out, since its GPUs there reach each other at 1 GB/s, through one host's sockets.
 NCCL = (("a100-80", "a100_sxm/nccl_2.27.3"), ("h100", "h100_sxm/nccl_2.29.2"),
         ("h200", "h200_sxm/nccl_2.29.2"), ("b200", "b200_sxm/nccl_2.29.2"),
         ("b300", "b300_sxm/nccl_2.29.2"), ("gb200", "gb200/nccl_2.29.2"))
