@@ -57,7 +57,8 @@ const Names kNouns = {"base/check.h",
                       "planner/schedule/schedule.h",
                       "profiler/recording/blocks.h",
                       "profiler/recording/judgement.h",
-                      "profiler/recording/profile.h"};
+                      "profiler/recording/profile.h",
+                      "profiler/recording/work.h"};
 
 /// The room of the programs, which use all other rooms.
 constexpr std::string_view kPrograms = "commands";
@@ -88,7 +89,8 @@ struct Floors {
 const std::vector<Floors> kFloors = {
     {"base", {{""}, {"checksum", "document", "process"}}},
     {"profiler",
-     {{"null_device", "recording"},
+     {{"recording"},
+      {"null_device"},
       {"file", "program"},
       {"report"},
       {"compare", "exchange", "recorder"},
@@ -111,7 +113,7 @@ const std::vector<RestrictedLibrary> kRestricted = {
     // The transport comes first, since its headers also look like LibTorch's.
     {"a transport",
      {"gloo/", "nccl", "torch/csrc/distributed/"},
-     {"runtime/comm/", "profiler/record/known/collectives"},
+     {"runtime/comm/", "profiler/record/known/collectives", "profiler/recorder/work_recorder"},
      {}},
     {"LibTorch",
      {"ATen/", "c10/", "torch/", "caffe2/"},

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "base/checksum/crc32c.h"
+#include "base/input_file.h"
 
 namespace shardlens::profiler {
 
@@ -131,6 +132,15 @@ class Indexer {
 
 }  // namespace
 
+File open_recording(const std::string& path) {
+  InputFile file(path);
+  if (!file.is_open()) {
+    throw std::invalid_argument(
+        fmt::format("{}: cannot open this recording: {}", path, *file.problem()));
+  }
+  return File(file.release());
+}
+
 BlockIndex index_blocks(const File& file, const std::string& path) {
   BlockIndex index = Indexer(file).run();
   if (index.preamble.major != kMajor) {
@@ -168,6 +178,8 @@ std::string type_name(BlockType type) {
       return "snapshot";
     case BlockType::end:
       return "end";
+    case BlockType::work:
+      return "work";
   }
   return fmt::format("type {}", static_cast<int>(type));
 }

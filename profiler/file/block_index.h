@@ -26,6 +26,9 @@ struct BlockIndex {
   Problem torn_tail;                 // at the end of the file; normal while it is written
 };
 
+/// Opens a recording; throws std::invalid_argument if it cannot.
+File open_recording(const std::string& path);
+
 /// Reads the whole file, each byte of an intact one once. Throws std::invalid_argument if the file
 /// is not a recording, or has another major version; std::runtime_error if it cannot be read.
 BlockIndex index_blocks(const File& file, const std::string& path);

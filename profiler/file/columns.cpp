@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/hashed.h"
+#include "profiler/file/varint.h"
 
 namespace shardlens::profiler {
 
@@ -43,9 +44,6 @@ struct Lengths {
 static_assert(sizeof(Lengths) == 4 + 4 * kColumns + kSlots &&
                   std::has_unique_object_representations_v<Lengths>,
               "padding would be written with undefined bytes");
-
-uint64_t zigzag(uint64_t difference) { return (difference << 1) ^ (0 - (difference >> 63)); }
-uint64_t unzigzag(uint64_t code) { return (code >> 1) ^ (0 - (code & 1)); }
 
 bool refers(EventKind kind) { return kind == EventKind::free || kind == EventKind::recategorise; }
 bool has_block(EventKind kind) { return kind == EventKind::alloc || refers(kind); }

@@ -26,7 +26,7 @@ using Bytes = std::vector<std::byte>;
 using ByteSpan = std::span<const std::byte>;
 
 constexpr uint16_t kMajor = 1;  // a reader of another major refuses the file
-constexpr uint16_t kMinor = 5;  // a reader of an older minor skips what it does not know
+constexpr uint16_t kMinor = 6;  // a reader of an older minor skips what it does not know
 
 constexpr uint32_t kBlockMagic = 0x4B42'4C53;  // "SLBK"
 constexpr std::array<char, 8> kFileMagic = {'S', 'L', 'P', '\r', '\n', '\x1a', '\n', '\0'};
@@ -40,7 +40,7 @@ constexpr uint32_t kMaxFrames = 1 << 20;
 constexpr int64_t kMaxTime_ns = int64_t{1} << 61;   // of an event: 73 years to either side
 constexpr int64_t kMaxStart_ns = int64_t{1} << 62;  // of a recording's start: the year 2116
 
-enum class BlockType : uint16_t { header = 1, strings, events, snapshot, end };
+enum class BlockType : uint16_t { header = 1, strings, events, snapshot, end, work };
 enum class Codec : uint16_t { raw, zstd };
 
 /// The first bytes of a file.

@@ -8,27 +8,18 @@
 #include <set>
 #include <stdexcept>
 
-#include "base/input_file.h"
 #include "profiler/file/block_index.h"
 #include "profiler/file/columns.h"
 #include "profiler/file/file.h"
 #include "profiler/file/live_set.h"
 #include "profiler/file/open_blocks.h"
+#include "profiler/file/work_layer.h"
 
 namespace shardlens::profiler {
 
 namespace {
 
 constexpr int64_t kMostReserved = 1 << 26;  // events, however many a file claims
-
-File open_recording(const std::string& path) {
-  InputFile file(path);
-  if (!file.is_open()) {
-    throw std::invalid_argument(
-        fmt::format("{}: cannot open this recording: {}", path, *file.problem()));
-  }
-  return File(file.release());
-}
 
 /// True if the time is small enough that sums of times, and of a time and the recording's start, do
 /// not overflow.
@@ -50,6 +41,7 @@ class Reader::Recording {
   std::vector<std::string> strings = {""};
   Stacks stacks;
   bool closed = false;
+  bool has_work = false;
   int64_t stored_events = 0;
   int64_t open_events = 0;
 
@@ -160,7 +152,7 @@ void Reader::Recording::take_sealed() {
   for (size_t number = 0; number < index_.blocks.size(); ++number) {
     const IndexedBlock& block = index_.blocks[number];
     if (block.problem) continue;
-    has_later_types |= block.header.type > BlockType::end;
+    has_later_types |= block.header.type > BlockType::work;
     has_header |= block.header.type == BlockType::header;
     try {
       take_block(number);
@@ -199,6 +191,9 @@ void Reader::Recording::take_block(size_t number) {
     case BlockType::end:
       closed = true;
       sequence_of_end_ = of.sequence;
+      break;
+    case BlockType::work:
+      has_work = true;  // read_work() reads it
       break;
   }
 }
@@ -512,6 +507,7 @@ Reader::~Reader() = default;
 const Header& Reader::header() const { return recording_->header; }
 const std::vector<std::string>& Reader::strings() const { return recording_->strings; }
 const Stacks& Reader::stacks() const { return recording_->stacks; }
+bool Reader::has_work() const { return recording_->has_work; }
 int64_t Reader::stored_events() const { return recording_->stored_events; }
 Judgement Reader::judgement() const { return recording_->judgement(); }
 bool Reader::next(std::vector<Event>& events) { return recording_->next(events); }
@@ -539,6 +535,9 @@ FileReport check_profile(const std::string& path) {
   while (reader.next(block)) events += static_cast<int64_t>(block.size());
   FileReport report = reader.recording_->report();
   report.events = events;
+  if (!reader.has_work()) return report;
+  const std::vector<std::string> of_work = read_work(path).faults;
+  report.problems.insert(report.problems.end(), of_work.begin(), of_work.end());
   return report;
 }
 

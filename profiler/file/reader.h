@@ -35,6 +35,8 @@ class Reader {
   /// Returns the stacks of the labels. Every frame's caller has a lower index, and its strings
   /// exist, whatever a damaged file says.
   const Stacks& stacks() const;
+  /// True if the recording has a trace of work, which read_work() of work_layer.h reads.
+  bool has_work() const;
   /// Returns how many events next() gives from the beginning, if no block turns out to be damaged.
   int64_t stored_events() const;
   /// Returns the judgement so far, which is complete once next() has given all events: some damage

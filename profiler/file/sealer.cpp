@@ -47,7 +47,7 @@ void Sealer::write(ByteSpan bytes) {
 }
 
 void Sealer::append(const BlockHeader& header, ByteSpan payload) {
-  check(header.type >= BlockType::header && header.type <= BlockType::end,
+  check(header.type >= BlockType::header && header.type <= BlockType::work,
         "recording: a block of a type that no reader knows");
   check(header.first_ns <= header.last_ns, "recording: a block ends before it begins");
   write(codec_.pack(header, payload));
@@ -95,6 +95,16 @@ void Sealer::seal_snapshot(uint64_t sequence, int64_t time_ns) {
           .count = static_cast<uint32_t>(events.size())},
          encoder_.encode(events));
   events_since_snapshot_ = 0;
+}
+
+void Sealer::seal_work(const WorkBlock& block) {
+  check(block.count > 0, "recording: a block of work without items");
+  append({.type = BlockType::work,
+          .sequence = ++work_sequence_,
+          .first_ns = block.first_ns,
+          .last_ns = block.last_ns,
+          .count = block.count},
+         block.payload);
 }
 
 void Sealer::seal_end(uint64_t events, uint64_t lost) {

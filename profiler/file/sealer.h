@@ -10,6 +10,7 @@
 #include "profiler/file/file.h"
 #include "profiler/file/format.h"
 #include "profiler/file/live_set.h"
+#include "profiler/file/work_layer.h"
 
 namespace shardlens::profiler {
 
@@ -21,6 +22,7 @@ class Sealer {
   // Each of these throws std::runtime_error if the disk fails, and leaves only whole blocks behind.
   void seal_strings(std::span<const std::byte> entries);
   void seal_events(uint64_t sequence, uint64_t lost, std::span<const Event> events);
+  void seal_work(const WorkBlock& block);
   /// Writes the last block and flushes the file to the disk.
   void seal_end(uint64_t events, uint64_t lost);
 
@@ -38,6 +40,7 @@ class Sealer {
   EventEncoder encoder_;
   LiveSet live_;
   uint64_t last_sequence_ = 0;
+  uint64_t work_sequence_ = 0;
   uint64_t last_lost_ = 0;
   uint64_t events_since_snapshot_ = 0;
 };

@@ -93,6 +93,7 @@ class Writer::Recording {
   ~Recording() { close(); }
 
   void append(const Event& event);
+  void append_work(WorkBlock block);
   uint32_t intern(Label label);
   uint32_t frame(const StackFrame& frame);
   void close();
@@ -116,6 +117,7 @@ class Writer::Recording {
   uint32_t next_full();
   void seal(uint32_t index);
   void seal_strings();
+  void seal_work();
   bool keep_strings(const Bytes& entries, bool& is_due);
   void announce_strings();
 
@@ -135,6 +137,7 @@ class Writer::Recording {
   uint64_t sealed_ = 0;
   uint64_t lost_ = 0;
   bool strings_due_ = false;
+  std::vector<WorkBlock> work_;  // that is to be sealed
   bool closing_ = false;
   Problem failure_;
   std::atomic<bool> failed_ = false;
@@ -187,6 +190,13 @@ void Writer::Recording::append(const Event& event) {
   const bool is_old = options_.seals_old && block.count >= kSealFromEvents &&
                       event.time_ns - block.first_ns >= kSealAfterNs;
   if (block.count == options_.block_events || is_old) hand_over();
+}
+
+void Writer::Recording::append_work(WorkBlock block) {
+  const std::lock_guard lock(mutex_);
+  if (closing_ || failed_) return;
+  work_.push_back(std::move(block));
+  changed_.notify_one();
 }
 
 bool Writer::Recording::open_block(const Event& first) {
@@ -271,10 +281,10 @@ uint32_t Writer::Recording::frame(const StackFrame& frame) {
   return number;
 }
 
-/// Waits for the next block to seal; returns kNone if only strings are due, or at the end.
+/// Waits for the next block to seal; returns kNone if only strings or work are due, or at the end.
 uint32_t Writer::Recording::next_full() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return !full_.empty() || strings_due_ || closing_; });
+  changed_.wait(lock, [&] { return !full_.empty() || strings_due_ || !work_.empty() || closing_; });
   strings_due_ = false;
   if (full_.empty()) {
     is_last_ = closing_;
@@ -291,6 +301,7 @@ void Writer::Recording::seal_until_closed() {
       const uint32_t index = next_full();
       seal_strings();
       if (index != kNone) seal(index);
+      seal_work();
     }
     const WriterCounts all = counts();
     if (failed_) return;
@@ -316,6 +327,15 @@ void Writer::Recording::seal_strings() {
   sealer_.seal_strings(open_.strings(full_area));
   const std::lock_guard lock(strings_mutex_);
   open_.clear_strings(full_area);
+}
+
+void Writer::Recording::seal_work() {
+  std::vector<WorkBlock> blocks;
+  {
+    const std::lock_guard lock(mutex_);
+    blocks.swap(work_);
+  }
+  for (const WorkBlock& block : blocks) sealer_.seal_work(block);
 }
 
 void Writer::Recording::seal(uint32_t index) {
@@ -378,6 +398,14 @@ uint32_t Writer::frame(const StackFrame& frame) noexcept {
     return recording_->frame(frame);
   } catch (const std::exception&) {
     return 0;
+  }
+}
+
+void Writer::append_work(WorkBlock block) noexcept {
+  try {
+    recording_->append_work(std::move(block));
+  } catch (const std::exception&) {
+    // no memory: a reader sees that the next block does not follow
   }
 }
 

@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "base/fault.h"
+#include "profiler/file/work_layer.h"
 #include "profiler/recording/profile.h"
 
 namespace shardlens::profiler {
@@ -59,6 +60,9 @@ class Writer {
   /// Returns the number of a frame in Stacks::frames, the same for equal frames; `caller` is such a
   /// number, or 0. Returns 0 if it cannot be kept now, as intern() does. Any thread may call.
   uint32_t frame(const StackFrame& frame) noexcept;
+
+  /// Adds a block of the trace of work, which is sealed soon, in the order of the calls.
+  void append_work(WorkBlock block) noexcept;
 
   /// Seals the open blocks and removes PATH.open, unless the recording has failed. Later calls do
   /// nothing.
