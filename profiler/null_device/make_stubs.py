@@ -62,7 +62,25 @@ STUB = "[[gnu::weak]] int {}() {{ return 0; }}\n"
 # (unknown_size.h).
 TELLS_SIZE = re.compile(r"\w+([sS]izes?(Ext|2|_v8)?|GetWorkspace|workEstimation|Nnz|MakePlanMany)")
 SIZE_STUB = '[[gnu::weak]] int {0}() {{ return shardlens::profiler::refuse_size("{0}", {1}); }}\n'
-INCLUDE = '#include "profiler/null_device/unknown_size.h"\n'
+INCLUDE = """#include "profiler/null_device/driver/work_feed.h"
+#include "profiler/null_device/unknown_size.h"
+"""
+
+# These calls do work on the device, of which a stub tells (driver/work_feed.h).
+DOES_WORK = re.compile(r"""
+    cublas \w* (trsm|getrf|getri|matinv) \w* |
+    cufft(Xt)?Exec \w* |
+    cusolverDn (?!Create|Destroy|Get|\w*Set|\w*Info) \w+ |
+    cusparse \w+ (_solve|_compute|_copy|mm|mv|geam2|MM|MV) |
+    cudnn ((BatchNormalization|RNN)(Forward|Backward) \w* | CTCLoss(_v8)? | PoolingForward |
+           Convolution(Forward|BackwardData|BackwardFilter|BiasActivationForward) |
+           SpatialTf(Sampler|GridGenerator) \w+)""", re.VERBOSE)
+WORK_STUB = """[[gnu::weak]] int {0}() {{
+  shardlens::profiler::tell_library_call("{0}");
+  return 0;
+}}
+"""
+
 NOT_SUPPORTED = {"cufft": 16, "cusolver": 9, "cusparse": 10, "cudnn": 3000}  # by library
 
 MOST_NAMED = 3  # symbols in a line
@@ -206,6 +224,8 @@ def stub(symbol):
     library = next((name for name in NOT_SUPPORTED if symbol.startswith(name)), None)
     if library and TELLS_SIZE.fullmatch(symbol):
         return SIZE_STUB.format(symbol, NOT_SUPPORTED[library])
+    if DOES_WORK.fullmatch(symbol):
+        return WORK_STUB.format(symbol)
     return STUB.format(symbol)
 
 

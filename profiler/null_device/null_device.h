@@ -90,6 +90,10 @@ inline constexpr const char* kNullDeviceMark = "shardlens_null_checks";
 /// (known_memory.h), such as those that the host copied there or set. Else everything is zero.
 inline constexpr const char* kNullKeepCopiesVariable = "SHARDLENS_NULL_KEEP_COPIES";
 
+/// If it is 1 when a process starts, a trace of work can name the kernels that are launched
+/// (work_feed.h).
+inline constexpr const char* kNullWorkVariable = "SHARDLENS_NULL_WORK";
+
 /// If it is 1 when a process starts, streams, memory and NCCL are checked (null_checks.h).
 inline constexpr const char* kNullCheckVariable = "SHARDLENS_NULL_CHECK";
 

@@ -13,6 +13,7 @@
 #include "profiler/null_device/cudart/errors.h"
 #include "profiler/null_device/driver/driver.h"
 #include "profiler/null_device/driver/known_memory.h"
+#include "profiler/null_device/driver/work_feed.h"
 #include "profiler/null_device/handle.h"
 
 namespace shardlens::profiler {
@@ -37,15 +38,16 @@ class Captures {
     return true;
   }
 
-  bool end(cudaStream_t stream) {
+  /// Returns the capture that has ended; 0: the stream was part of none.
+  uint64_t end(cudaStream_t stream) {
     const std::scoped_lock lock(mutex_);
     const uint64_t capture = find(streams_, stream);
-    if (capture == 0) return false;
+    if (capture == 0) return 0;
     const auto is_part = [&](const auto& part) { return part.second == capture; };
     std::erase_if(streams_, is_part);
     std::erase_if(events_, is_part);
     --underway_;
-    return true;
+    return capture;
   }
 
   void record(cudaEvent_t event, cudaStream_t stream) {
@@ -60,6 +62,20 @@ class Captures {
     if (const uint64_t capture = find(events_, event)) streams_.emplace(stream, capture);
   }
 
+  /// Notes which capture a graph holds, before or after it was made executable.
+  void hold(const void* graph, uint64_t capture) {
+    const std::scoped_lock lock(mutex_);
+    held_[graph] = capture;
+  }
+  uint64_t held_by(const void* graph) {
+    const std::scoped_lock lock(mutex_);
+    return find(held_, graph);
+  }
+  void forget(const void* graph) {
+    const std::scoped_lock lock(mutex_);
+    held_.erase(graph);
+  }
+
  private:
   template <class Handle>
   static uint64_t find(const std::map<Handle, uint64_t>& parts, Handle handle) {
@@ -72,6 +88,7 @@ class Captures {
   uint64_t last_ = 0;
   std::map<cudaStream_t, uint64_t> streams_;
   std::map<cudaEvent_t, uint64_t> events_;
+  std::map<const void*, uint64_t> held_;
 };
 
 Captures& captures() {
@@ -80,15 +97,19 @@ Captures& captures() {
 }
 
 [[gnu::constructor]] void tell_driver() {
-  shardlens_null_is_captured = [](cudaStream_t stream) {
-    return captures().capture_id(stream) != 0;
-  };
+  shardlens_null_captures = [](cudaStream_t stream) { return captures().capture_id(stream); };
 }
 
 template <class Object>
-cudaError_t make(Object* made) {
+cudaError_t make(Object* made, uint64_t capture) {
   create(reinterpret_cast<void**>(made));
+  captures().hold(*made, capture);
   return cudaSuccess;
+}
+
+cudaError_t unmake(void* graph) {
+  captures().forget(graph);
+  return result(cudaError_t(destroy(graph)));
 }
 
 }  // namespace
@@ -101,9 +122,12 @@ void capture_wait(cudaStream_t stream, cudaEvent_t event) { captures().wait(stre
 }  // namespace shardlens::profiler
 
 using shardlens::profiler::captures;
-using shardlens::profiler::destroy;
 using shardlens::profiler::make;
 using shardlens::profiler::result;
+using shardlens::profiler::tell_work;
+using shardlens::profiler::unmake;
+using shardlens::profiler::WorkKind;
+using shardlens::profiler::WorkRequest;
 
 extern "C" {
 
@@ -112,8 +136,8 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-  if (!captures().end(stream)) return result(cudaErrorIllegalState);
-  return make(graph);
+  const uint64_t capture = captures().end(stream);
+  return capture == 0 ? result(cudaErrorIllegalState) : make(graph, capture);
 }
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
@@ -134,20 +158,23 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t, cudaGraphNode_t*, size_t* count) {
   return cudaSuccess;
 }
 
-cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* graph, cudaGraph_t, unsigned long long) {
-  return make(graph);
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* executable, cudaGraph_t graph,
+                                          unsigned long long) {
+  return make(executable, captures().held_by(graph));
 }
 
 /// Forgets all known values: the graph's kernels are not kept, so they may write anywhere.
-cudaError_t cudaGraphLaunch(cudaGraphExec_t, cudaStream_t) {
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
+  tell_work([&] {
+    return WorkRequest{.work = {.kind = WorkKind::graph_launch},
+                       .stream = stream,
+                       .about = static_cast<int64_t>(captures().held_by(graph))};
+  });
   if (auto* const known = shardlens_null_known_memory()) known->forget_all();
   return cudaSuccess;
 }
 
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return result(cudaError_t(destroy(graph))); }
-
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
-  return result(cudaError_t(destroy(graph)));
-}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return unmake(graph); }
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) { return unmake(graph); }
 
 }  // extern "C"

@@ -1,16 +1,25 @@
 // Defines the runtime's calls on kernels: those that the compiler's host code makes to register and
 // launch one, and those that ask what a kernel needs of a multiprocessor. A launch is reported to
-// the observer of kernels (known_memory.h), and does nothing.
+// the observers of kernels (known_memory.h) and of work (work_feed.h), and does nothing.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <iterator>
+#include <mutex>
+#include <string_view>
+#include <unordered_map>
 
 #include "profiler/null_device/cudart/errors.h"
 #include "profiler/null_device/driver/known_memory.h"
+#include "profiler/null_device/driver/work_feed.h"
+#include "profiler/null_device/null_device.h"
 
 using shardlens::profiler::result;
+using shardlens::profiler::tell_work;
+using shardlens::profiler::WorkKind;
+using shardlens::profiler::WorkRequest;
 
 namespace {
 
@@ -23,6 +32,48 @@ struct LaunchConfiguration {
 LaunchConfiguration& pushed_configuration() {
   thread_local LaunchConfiguration configuration;
   return configuration;
+}
+
+/// Holds the mangled names of the kernels that libraries register when they are loaded, by the host
+/// function that stands for each. A PyTorch registers tens of thousands.
+class KernelNames {
+ public:
+  void add(const void* function, const char* name) {
+    const std::scoped_lock lock(mutex_);
+    names_.emplace(function, name);
+  }
+  const char* find(const void* function) {
+    const std::scoped_lock lock(mutex_);
+    const auto found = names_.find(function);
+    return found == names_.end() ? nullptr : found->second;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<const void*, const char*> names_;
+};
+
+/// Returns the names, or null if no trace of work is wanted.
+KernelNames* kernel_names() {
+  static KernelNames* const names = [] {
+    const char* const wanted = std::getenv(shardlens::profiler::kNullWorkVariable);
+    const bool is_wanted = wanted != nullptr && std::string_view(wanted) == "1";
+    return is_wanted ? new KernelNames : nullptr;
+  }();
+  return names;
+}
+
+void tell_launch(const void* function, dim3 grid, dim3 block, size_t shared_bytes,
+                 cudaStream_t stream) {
+  tell_work([&] {
+    KernelNames* const names = kernel_names();
+    return WorkRequest{.work = {.kind = WorkKind::kernel,
+                                .launch = {.grid = {grid.x, grid.y, grid.z},
+                                           .block = {block.x, block.y, block.z},
+                                           .shared_bytes = static_cast<uint32_t>(shared_bytes)}},
+                       .name = names == nullptr ? nullptr : names->find(function),
+                       .stream = stream};
+  });
 }
 
 int attribute(cudaDeviceAttr name) {
@@ -41,6 +92,11 @@ void** __cudaRegisterFatBinary(void*) {
   return &the_module;
 }
 
+void __cudaRegisterFunction(void**, const char* function, char*, const char* name, int, void*,
+                            void*, void*, void*, int*) {
+  if (KernelNames* const names = kernel_names()) names->add(function, name);
+}
+
 unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes,
                                      cudaStream_t stream) {
   pushed_configuration() = {grid, block, shared_bytes, stream};
@@ -57,8 +113,24 @@ cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared_b
   return cudaSuccess;
 }
 
-cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t*, const void*, void**) {
+// A launch that is written with <<<>>> pops its configuration, then makes one of these two calls:
+// the first up to CUDA 12, the second from 13 on.
+
+cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void**,
+                             size_t shared_bytes, cudaStream_t stream) {
+  tell_launch(function, grid, block, shared_bytes, stream);
+  return cudaSuccess;
+}
+
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,
+                               size_t shared_bytes, cudaStream_t stream) {
+  return cudaLaunchKernel(kernel, grid, block, arguments, shared_bytes, stream);
+}
+
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* launch, const void* function, void**) {
   shardlens_null_launched();
+  tell_launch(function, launch->gridDim, launch->blockDim, launch->dynamicSmemBytes,
+              launch->stream);
   return cudaSuccess;
 }
 

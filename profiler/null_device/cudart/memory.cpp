@@ -12,6 +12,7 @@
 #include "profiler/null_device/driver/device_memory.h"
 #include "profiler/null_device/driver/known_memory.h"
 #include "profiler/null_device/driver/pinned.h"
+#include "profiler/null_device/driver/work_feed.h"
 
 using namespace shardlens;
 using namespace shardlens::profiler;
@@ -106,6 +107,40 @@ void check_copy_async(void* target, const void* source, size_t bytes, cudaStream
   if (!is_on_device(target) && is_pageable(target)) check_feed->stream_synchronized(stream);
 }
 
+CopyKind kind_of(const void* target, const void* source) {
+  if (is_on_device(target)) {
+    return is_on_device(source) ? CopyKind::on_device : CopyKind::host_to_device;
+  }
+  return is_on_device(source) ? CopyKind::device_to_host : CopyKind::on_host;
+}
+
+/// An asynchronous copy from pageable memory returns at once up to this size: the driver keeps a
+/// copy.
+constexpr size_t kMostBytesKept = 64 << 10;
+
+/// True if the host goes on only when the copy is done, by the rules that check_copy follows, or
+/// when an asynchronous copy from pageable memory has been staged.
+bool blocks(CopyKind kind, bool is_pageable, size_t bytes, bool is_async) {
+  if (kind == CopyKind::on_device) return false;
+  if (!is_async) return true;
+  return is_pageable && (kind != CopyKind::host_to_device || bytes > kMostBytesKept);
+}
+
+void tell_copy(const void* target, const void* source, size_t bytes, const void* stream,
+               bool is_async) {
+  tell_work([&] {
+    const CopyKind kind = kind_of(target, source);
+    const void* const host = kind == CopyKind::host_to_device ? source : target;
+    const bool is_staged = kind != CopyKind::on_device && is_pageable(host);
+    return WorkRequest{.work = {.kind = WorkKind::copy,
+                                .copy = {.bytes = static_cast<int64_t>(bytes),
+                                         .kind = kind,
+                                         .is_pageable = is_staged,
+                                         .blocks = blocks(kind, is_staged, bytes, is_async)}},
+                       .stream = stream};
+  });
+}
+
 cudaError_t allocate(void** address, size_t bytes) {
   CUdeviceptr allocated = 0;
   const CUresult error = bytes == 0 ? CUDA_SUCCESS : cuMemAlloc(&allocated, bytes);
@@ -118,11 +153,13 @@ cudaError_t allocate(void** address, size_t bytes) {
 extern "C" {
 
 cudaError_t cudaMalloc(void** address, size_t bytes) {
+  tell_memory_call("cudaMalloc", bytes);
   return observe_call(api::kMalloc, cudaMalloc_v3020_params{address, bytes},
                       [&] { return allocate(address, bytes); });
 }
 
 cudaError_t cudaFree(void* address) {
+  if (address != nullptr) tell_memory_call("cudaFree", 0);
   return observe_call(api::kFree, cudaFree_v3020_params{address}, [&] {
     return result(address == nullptr ? cuInit(0)
                                      : cuMemFree(reinterpret_cast<CUdeviceptr>(address)));
@@ -135,12 +172,14 @@ cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
 
 cudaError_t cudaMemcpy(void* target, const void* source, size_t bytes, cudaMemcpyKind) {
   if (check_feed != nullptr) check_copy(target, source, bytes);
+  tell_copy(target, source, bytes, nullptr, false);
   return copy(target, source, bytes);
 }
 
 cudaError_t cudaMemcpyAsync(void* target, const void* source, size_t bytes, cudaMemcpyKind,
                             cudaStream_t stream) {
   if (check_feed != nullptr) check_copy_async(target, source, bytes, stream);
+  tell_copy(target, source, bytes, stream, true);
   return copy(target, source, bytes);
 }
 
@@ -157,6 +196,11 @@ cudaError_t cudaMemcpy2DAsync(void* target, size_t target_pitch, const void* sou
 
 cudaError_t cudaMemsetAsync(void* target, int value, size_t bytes, cudaStream_t stream) {
   set(target, value, bytes);
+  tell_work([&] {
+    return WorkRequest{
+        .work = {.kind = WorkKind::set, .copy = {.bytes = static_cast<int64_t>(bytes)}},
+        .stream = stream};
+  });
   if (check_feed != nullptr) check_feed->use(stream, target, bytes, true, "cudaMemset");
   return cudaSuccess;
 }

@@ -5,6 +5,7 @@
 
 #include "profiler/null_device/cudart/errors.h"
 #include "profiler/null_device/driver/api_observer.h"
+#include "profiler/null_device/driver/work_feed.h"
 
 using namespace shardlens;
 using namespace shardlens::profiler;
@@ -21,11 +22,13 @@ cudaError_t host_alloc(void** address, size_t bytes, unsigned flags) {
 extern "C" {
 
 cudaError_t cudaHostAlloc(void** address, size_t bytes, unsigned flags) {
+  tell_memory_call("cudaHostAlloc", bytes);
   return observe_call(api::kHostAlloc, cudaHostAlloc_v3020_params{address, bytes, flags},
                       [&] { return host_alloc(address, bytes, flags); });
 }
 
 cudaError_t cudaFreeHost(void* address) {
+  tell_memory_call("cudaFreeHost", 0);
   return observe_call(api::kFreeHost, cudaFreeHost_v3020_params{address}, [&] {
     return result(address == nullptr ? CUDA_SUCCESS : cuMemFreeHost(address));
   });

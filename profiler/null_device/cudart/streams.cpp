@@ -10,6 +10,7 @@
 #include "profiler/null_device/checks/check_feed.h"
 #include "profiler/null_device/cudart/errors.h"
 #include "profiler/null_device/cudart/graphs.h"
+#include "profiler/null_device/driver/work_feed.h"
 
 using shardlens::profiler::capture_event;
 using shardlens::profiler::capture_of;
@@ -17,6 +18,9 @@ using shardlens::profiler::capture_wait;
 using shardlens::profiler::check_feed;
 using shardlens::profiler::is_any_captured;
 using shardlens::profiler::result;
+using shardlens::profiler::tell_work;
+using shardlens::profiler::WorkKind;
+using shardlens::profiler::WorkRequest;
 
 namespace {
 
@@ -65,6 +69,10 @@ bool is_stream(cudaStream_t stream) {
 
 bool is_event(cudaEvent_t event) { return handles<cudaEvent_t>().contain(event); }
 
+void tell(WorkKind kind, const void* stream, const void* event = nullptr) {
+  tell_work([&] { return WorkRequest{.work = {.kind = kind}, .stream = stream, .event = event}; });
+}
+
 /// Answers a query or a wait. The answer is the same, since all work on the device has ended.
 cudaError_t wait_result(cudaStream_t stream) {
   const bool exists = is_stream(stream);
@@ -100,9 +108,13 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) { return wait_result(stream); }
-cudaError_t cudaStreamSynchronize(cudaStream_t stream) { return wait_result(stream); }
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  tell(WorkKind::stream_synchronize, stream);
+  return wait_result(stream);
+}
 
 cudaError_t cudaDeviceSynchronize() {
+  tell(WorkKind::device_synchronize, nullptr);
   if (is_any_captured()) return result(cudaErrorStreamCaptureUnsupported);
   if (check_feed != nullptr) check_feed->device_synchronized();
   return cudaSuccess;
@@ -111,6 +123,7 @@ cudaError_t cudaDeviceSynchronize() {
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   const bool exist = is_stream(stream) && is_event(event);
   if (check_feed != nullptr && exist) check_feed->stream_waits(stream, event);
+  if (exist) tell(WorkKind::event_wait, stream, event);
   capture_wait(stream, event);
   return handle_result(exist);
 }
@@ -143,6 +156,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned) {
   const bool exist = is_event(event) && is_stream(stream);
   if (check_feed != nullptr && exist) check_feed->event_recorded(event, stream);
+  if (exist) tell(WorkKind::event_record, stream, event);
   capture_event(event, stream);
   return handle_result(exist);
 }
@@ -151,8 +165,15 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return cudaEventRecordWithFlags(event, stream, 0);
 }
 
-cudaError_t cudaEventQuery(cudaEvent_t event) { return wait_result(event); }
-cudaError_t cudaEventSynchronize(cudaEvent_t event) { return wait_result(event); }
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  tell(WorkKind::event_query, nullptr, event);
+  return wait_result(event);
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  tell(WorkKind::event_synchronize, nullptr, event);
+  return wait_result(event);
+}
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
   *milliseconds = 1;  // programs divide by this time, and measure longer if it is small

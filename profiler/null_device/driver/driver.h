@@ -27,9 +27,9 @@ const NullDevice& null_device();
 
 }  // namespace shardlens::profiler
 
-/// Says whether a stream is captured into a graph. Only the runtime knows, and sets this when it is
-/// loaded.
-extern "C" std::atomic<bool (*)(CUstream)> shardlens_null_is_captured;
+/// Returns the capture into a graph that a stream is part of; 0: none. Only the runtime knows, and
+/// sets this when it is loaded.
+extern "C" std::atomic<uint64_t (*)(CUstream)> shardlens_null_captures;
 
 /// Takes what NCCL is estimated to take for a communicator of `ranks` ranks, of which `on_node` are
 /// on this node, where SHARDLENS_NULL_NCCL is 1. Safe on any thread, after cuInit.

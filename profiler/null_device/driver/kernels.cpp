@@ -3,10 +3,17 @@
 #include <cuda.h>
 
 #include "profiler/null_device/driver/driver.h"
+#include "profiler/null_device/driver/work_feed.h"
 
-std::atomic<bool (*)(CUstream)> shardlens_null_is_captured{nullptr};
+std::atomic<uint64_t (*)(CUstream)> shardlens_null_captures{nullptr};
+std::atomic<shardlens::profiler::WorkObserver*> shardlens_null_work_observer{nullptr};
 
 extern "C" {
+
+uint64_t shardlens_null_capture_of(const void* stream) {
+  const auto captures = shardlens_null_captures.load();
+  return captures == nullptr ? 0 : captures(static_cast<CUstream>(const_cast<void*>(stream)));
+}
 
 CUresult cuCtxGetDevice(CUdevice* device) {
   *device = 0;  // devices do not differ
@@ -14,9 +21,8 @@ CUresult cuCtxGetDevice(CUdevice* device) {
 }
 
 CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
-  const auto is_captured = shardlens_null_is_captured.load();
-  *status = is_captured != nullptr && is_captured(stream) ? CU_STREAM_CAPTURE_STATUS_ACTIVE
-                                                          : CU_STREAM_CAPTURE_STATUS_NONE;
+  *status = shardlens_null_capture_of(stream) != 0 ? CU_STREAM_CAPTURE_STATUS_ACTIVE
+                                                   : CU_STREAM_CAPTURE_STATUS_NONE;
   return CUDA_SUCCESS;
 }
 

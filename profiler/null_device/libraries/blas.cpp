@@ -1,16 +1,90 @@
 // Answers cuBLAS's calls: handles and their modes, and the status that the host gets of batched
-// factorisations. Products do nothing; LibTorch provides the workspace.
+// factorisations. Products are reported to the observer of work (work_feed.h), and do nothing;
+// LibTorch provides the workspace. They go to PyTorch's current stream, which LibTorch has given to
+// the handle.
+#include <cstdint>
+
+#include "profiler/null_device/driver/work_feed.h"
 #include "profiler/null_device/handle.h"
+#include "profiler/null_device/libraries/blas_numbers.h"
 
 using shardlens::profiler::kLibrarySuccess;
+using shardlens::profiler::NumberType;
+using shardlens::profiler::Product;
+using shardlens::profiler::tell_library_call;
+using shardlens::profiler::tell_work;
+using shardlens::profiler::type_of_compute;
+using shardlens::profiler::type_of_data;
+using shardlens::profiler::WorkKind;
+using shardlens::profiler::WorkRequest;
+
+namespace {
+
+constexpr int kTensorOpMath = 1, kTf32Math = 3;  // cublasMath_t, without its flags
+constexpr int kModeBits = 15;
+
+struct BlasHandle {
+  int math_mode = 0;  // CUBLAS_DEFAULT_MATH
+};
+
+/// Returns how a product of fp32 is computed.
+NumberType compute_of_fp32(void* handle) {
+  const int mode = static_cast<BlasHandle*>(handle)->math_mode & kModeBits;
+  return mode == kTf32Math || mode == kTensorOpMath ? NumberType::tf32 : NumberType::fp32;
+}
+
+/// Returns how a product is computed that is asked for as a cublasComputeType_t.
+NumberType compute_of(void* handle, int compute, int type) {
+  const NumberType named = type_of_compute(compute);
+  const bool is_fp32 = named == NumberType::fp32 && type_of_data(type) == NumberType::fp32;
+  return is_fp32 ? compute_of_fp32(handle) : named;
+}
+
+int product(const char* name, const Product& product) {
+  tell_work([&] {
+    return WorkRequest{.work = {.kind = WorkKind::product, .product = product},
+                       .name = name,
+                       .is_in_current_stream = true};
+  });
+  return kLibrarySuccess;
+}
+
+/// Reports a product all of whose numbers have one type.
+int product(const char* name, int transposes_a, int transposes_b, int m, int n, int k,
+            NumberType type, NumberType compute, int batch = 1) {
+  return product(name, {.m = m,
+                        .n = n,
+                        .k = k,
+                        .batch = batch,
+                        .a = type,
+                        .b = type,
+                        .c = type,
+                        .compute = compute,
+                        .transposes_a = transposes_a != 0,
+                        .transposes_b = transposes_b != 0});
+}
+
+}  // namespace
 
 extern "C" {
 
-int cublasCreate_v2(void** handle) { return shardlens::profiler::create(handle); }
-int cublasDestroy_v2(void* handle) { return shardlens::profiler::destroy(handle); }
+int cublasCreate_v2(void** handle) {
+  *handle = new BlasHandle;
+  return kLibrarySuccess;
+}
 
-int cublasGetMathMode(void*, int* mode) {
-  *mode = 0;  // CUBLAS_DEFAULT_MATH
+int cublasDestroy_v2(void* handle) {
+  delete static_cast<BlasHandle*>(handle);
+  return kLibrarySuccess;
+}
+
+int cublasSetMathMode(void* handle, int mode) {
+  static_cast<BlasHandle*>(handle)->math_mode = mode;
+  return kLibrarySuccess;
+}
+
+int cublasGetMathMode(void* handle, int* mode) {
+  *mode = static_cast<BlasHandle*>(handle)->math_mode;
   return kLibrarySuccess;
 }
 
@@ -19,10 +93,199 @@ int cublasGetPointerMode_v2(void*, int* mode) {
   return kLibrarySuccess;
 }
 
+// ---- products -----------------------------------------------------------------------------------
+
+int cublasGemmEx(void* handle, int transposes_a, int transposes_b, int m, int n, int k, const void*,
+                 const void*, int a_type, int, const void*, int b_type, int, const void*, void*,
+                 int c_type, int, int compute, int) {
+  return product("cublasGemmEx", {.m = m,
+                                  .n = n,
+                                  .k = k,
+                                  .a = type_of_data(a_type),
+                                  .b = type_of_data(b_type),
+                                  .c = type_of_data(c_type),
+                                  .compute = compute_of(handle, compute, a_type),
+                                  .transposes_a = transposes_a != 0,
+                                  .transposes_b = transposes_b != 0});
+}
+
+int cublasSgemmEx(void* handle, int transposes_a, int transposes_b, int m, int n, int k,
+                  const void*, const void*, int a_type, int, const void*, int b_type, int,
+                  const void*, void*, int c_type, int) {
+  const bool is_fp32 = type_of_data(a_type) == NumberType::fp32;
+  return product("cublasSgemmEx", {.m = m,
+                                   .n = n,
+                                   .k = k,
+                                   .a = type_of_data(a_type),
+                                   .b = type_of_data(b_type),
+                                   .c = type_of_data(c_type),
+                                   .compute = is_fp32 ? compute_of_fp32(handle) : NumberType::fp32,
+                                   .transposes_a = transposes_a != 0,
+                                   .transposes_b = transposes_b != 0});
+}
+
+int cublasGemmStridedBatchedEx(void* handle, int transposes_a, int transposes_b, int m, int n,
+                               int k, const void*, const void*, int a_type, int, long long,
+                               const void*, int b_type, int, long long, const void*, void*,
+                               int c_type, int, long long, int batch, int compute, int) {
+  return product("cublasGemmStridedBatchedEx", {.m = m,
+                                                .n = n,
+                                                .k = k,
+                                                .batch = batch,
+                                                .a = type_of_data(a_type),
+                                                .b = type_of_data(b_type),
+                                                .c = type_of_data(c_type),
+                                                .compute = compute_of(handle, compute, a_type),
+                                                .transposes_a = transposes_a != 0,
+                                                .transposes_b = transposes_b != 0});
+}
+
+int cublasGemmBatchedEx(void* handle, int transposes_a, int transposes_b, int m, int n, int k,
+                        const void*, const void*, int a_type, int, const void*, int b_type, int,
+                        const void*, void*, int c_type, int, int batch, int compute, int) {
+  return product("cublasGemmBatchedEx", {.m = m,
+                                         .n = n,
+                                         .k = k,
+                                         .batch = batch,
+                                         .a = type_of_data(a_type),
+                                         .b = type_of_data(b_type),
+                                         .c = type_of_data(c_type),
+                                         .compute = compute_of(handle, compute, a_type),
+                                         .transposes_a = transposes_a != 0,
+                                         .transposes_b = transposes_b != 0});
+}
+
+int cublasSgemm_v2(void* handle, int transposes_a, int transposes_b, int m, int n, int k,
+                   const void*, const void*, int, const void*, int, const void*, void*, int) {
+  return product("cublasSgemm", transposes_a, transposes_b, m, n, k, NumberType::fp32,
+                 compute_of_fp32(handle));
+}
+
+int cublasSgemmStridedBatched(void* handle, int transposes_a, int transposes_b, int m, int n, int k,
+                              const void*, const void*, int, long long, const void*, int, long long,
+                              const void*, void*, int, long long, int batch) {
+  return product("cublasSgemmStridedBatched", transposes_a, transposes_b, m, n, k, NumberType::fp32,
+                 compute_of_fp32(handle), batch);
+}
+
+int cublasDgemm_v2(void*, int transposes_a, int transposes_b, int m, int n, int k, const void*,
+                   const void*, int, const void*, int, const void*, void*, int) {
+  return product("cublasDgemm", transposes_a, transposes_b, m, n, k, NumberType::fp64,
+                 NumberType::fp64);
+}
+
+int cublasDgemmStridedBatched(void*, int transposes_a, int transposes_b, int m, int n, int k,
+                              const void*, const void*, int, long long, const void*, int, long long,
+                              const void*, void*, int, long long, int batch) {
+  return product("cublasDgemmStridedBatched", transposes_a, transposes_b, m, n, k, NumberType::fp64,
+                 NumberType::fp64, batch);
+}
+
+int cublasHgemm_v2(void*, int transposes_a, int transposes_b, int m, int n, int k, const void*,
+                   const void*, int, const void*, int, const void*, void*, int) {
+  return product("cublasHgemm", transposes_a, transposes_b, m, n, k, NumberType::fp16,
+                 NumberType::fp16);
+}
+
+int cublasHgemmStridedBatched(void*, int transposes_a, int transposes_b, int m, int n, int k,
+                              const void*, const void*, int, long long, const void*, int, long long,
+                              const void*, void*, int, long long, int batch) {
+  return product("cublasHgemmStridedBatched", transposes_a, transposes_b, m, n, k, NumberType::fp16,
+                 NumberType::fp16, batch);
+}
+
+int cublasCgemm_v2(void*, int transposes_a, int transposes_b, int m, int n, int k, const void*,
+                   const void*, int, const void*, int, const void*, void*, int) {
+  return product("cublasCgemm", transposes_a, transposes_b, m, n, k, NumberType::complex64,
+                 NumberType::complex64);
+}
+
+int cublasCgemmStridedBatched(void*, int transposes_a, int transposes_b, int m, int n, int k,
+                              const void*, const void*, int, long long, const void*, int, long long,
+                              const void*, void*, int, long long, int batch) {
+  return product("cublasCgemmStridedBatched", transposes_a, transposes_b, m, n, k,
+                 NumberType::complex64, NumberType::complex64, batch);
+}
+
+int cublasZgemm_v2(void*, int transposes_a, int transposes_b, int m, int n, int k, const void*,
+                   const void*, int, const void*, int, const void*, void*, int) {
+  return product("cublasZgemm", transposes_a, transposes_b, m, n, k, NumberType::complex128,
+                 NumberType::complex128);
+}
+
+int cublasZgemmStridedBatched(void*, int transposes_a, int transposes_b, int m, int n, int k,
+                              const void*, const void*, int, long long, const void*, int, long long,
+                              const void*, void*, int, long long, int batch) {
+  return product("cublasZgemmStridedBatched", transposes_a, transposes_b, m, n, k,
+                 NumberType::complex128, NumberType::complex128, batch);
+}
+
+// A product of a matrix and a vector, and of two vectors.
+
+int cublasSgemv_v2(void*, int transposes, int rows, int columns, const void*, const void*, int,
+                   const void*, int, const void*, void*, int) {
+  const bool is_plain = transposes == 0;
+  return product("cublasSgemv", transposes, 0, is_plain ? rows : columns, 1,
+                 is_plain ? columns : rows, NumberType::fp32, NumberType::fp32);
+}
+
+int cublasDgemv_v2(void*, int transposes, int rows, int columns, const void*, const void*, int,
+                   const void*, int, const void*, void*, int) {
+  const bool is_plain = transposes == 0;
+  return product("cublasDgemv", transposes, 0, is_plain ? rows : columns, 1,
+                 is_plain ? columns : rows, NumberType::fp64, NumberType::fp64);
+}
+
+int cublasCgemv_v2(void*, int transposes, int rows, int columns, const void*, const void*, int,
+                   const void*, int, const void*, void*, int) {
+  const bool is_plain = transposes == 0;
+  return product("cublasCgemv", transposes, 0, is_plain ? rows : columns, 1,
+                 is_plain ? columns : rows, NumberType::complex64, NumberType::complex64);
+}
+
+int cublasZgemv_v2(void*, int transposes, int rows, int columns, const void*, const void*, int,
+                   const void*, int, const void*, void*, int) {
+  const bool is_plain = transposes == 0;
+  return product("cublasZgemv", transposes, 0, is_plain ? rows : columns, 1,
+                 is_plain ? columns : rows, NumberType::complex128, NumberType::complex128);
+}
+
+int cublasSdot_v2(void*, int count, const void*, int, const void*, int, void*) {
+  return product("cublasSdot", 1, 0, 1, 1, count, NumberType::fp32, NumberType::fp32);
+}
+
+int cublasDdot_v2(void*, int count, const void*, int, const void*, int, void*) {
+  return product("cublasDdot", 1, 0, 1, 1, count, NumberType::fp64, NumberType::fp64);
+}
+
+int cublasCdotu_v2(void*, int count, const void*, int, const void*, int, void*) {
+  return product("cublasCdotu", 1, 0, 1, 1, count, NumberType::complex64, NumberType::complex64);
+}
+
+int cublasCdotc_v2(void*, int count, const void*, int, const void*, int, void*) {
+  return product("cublasCdotc", 1, 0, 1, 1, count, NumberType::complex64, NumberType::complex64);
+}
+
+int cublasZdotu_v2(void*, int count, const void*, int, const void*, int, void*) {
+  return product("cublasZdotu", 1, 0, 1, 1, count, NumberType::complex128, NumberType::complex128);
+}
+
+int cublasZdotc_v2(void*, int count, const void*, int, const void*, int, void*) {
+  return product("cublasZdotc", 1, 0, 1, 1, count, NumberType::complex128, NumberType::complex128);
+}
+
+int cublasDotEx(void*, int count, const void*, int type, int, const void*, int, int, void*, int,
+                int) {
+  return product("cublasDotEx", 1, 0, 1, 1, count, type_of_data(type), NumberType::fp32);
+}
+
+// ---- factorisations -----------------------------------------------------------------------------
+
 // No argument is ever wrong. The calls for float, double and both complex types take the same
 // arguments, except for the types of pointers.
 
 int cublasSgeqrfBatched(void*, int, int, const void*, int, const void*, int* info, int) {
+  tell_library_call("cublas<t>geqrfBatched");
   *info = 0;
   return kLibrarySuccess;
 }
@@ -31,6 +294,7 @@ int cublasSgeqrfBatched(void*, int, int, const void*, int, const void*, int* inf
 
 int cublasSgetrsBatched(void*, int, int, int, const void*, int, const void*, const void*, int,
                         int* info, int) {
+  tell_library_call("cublas<t>getrsBatched");
   *info = 0;
   return kLibrarySuccess;
 }
@@ -39,6 +303,7 @@ int cublasSgetrsBatched(void*, int, int, int, const void*, int, const void*, con
 
 int cublasSgelsBatched(void*, int, int, int, int, const void*, int, const void*, int, int* info,
                        void*, int) {
+  tell_library_call("cublas<t>gelsBatched");
   *info = 0;
   return kLibrarySuccess;
 }

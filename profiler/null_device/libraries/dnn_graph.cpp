@@ -12,6 +12,7 @@
 #include <unordered_map>
 
 #include "base/fault.h"
+#include "profiler/null_device/driver/work_feed.h"
 #include "profiler/null_device/libraries/dnn_device.h"
 
 namespace shardlens::profiler {
@@ -243,7 +244,9 @@ int cudnnBackendFinalize(DnnDescriptor descriptor) {
 
 /// Does nothing: a plan's kernels do nothing, like all kernels.
 int cudnnBackendExecute(void*, DnnDescriptor, DnnDescriptor) {
-  return dnn_graph() == nullptr ? kNotSupported : 0;
+  if (dnn_graph() == nullptr) return kNotSupported;
+  shardlens::profiler::tell_library_call("cudnnBackendExecute");
+  return 0;
 }
 
 }  // extern "C"

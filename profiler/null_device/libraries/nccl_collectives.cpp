@@ -1,16 +1,20 @@
 // Defines NCCL's calls that move data: their arguments are checked as NCCL checks them, the calls
 // are recorded, and the checker (check_feed.h) learns what they read and write.
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <set>
 #include <sstream>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "profiler/null_device/checks/address_ranges.h"
 #include "profiler/null_device/checks/check_feed.h"
+#include "profiler/null_device/driver/work_feed.h"
 #include "profiler/null_device/libraries/nccl_communicators.h"
 
 namespace shardlens::profiler {
@@ -19,6 +23,12 @@ namespace {
 
 /// The bytes of an element, indexed by ncclDataType_t.
 constexpr std::array<size_t, 12> kElementBytes = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+/// The same numbers' types, of which only some have a name of their own.
+constexpr std::array kTypes = {NumberType::int8,  NumberType::uint8,    NumberType::int32,
+                               NumberType::int32, NumberType::int64,    NumberType::int64,
+                               NumberType::fp16,  NumberType::fp32,     NumberType::fp64,
+                               NumberType::bf16,  NumberType::fp8_e4m3, NumberType::fp8_e5m2};
+static_assert(kTypes.size() == kElementBytes.size());
 constexpr int kBuiltInReductions = 5;
 constexpr int kOutOfRange = -2;
 
@@ -69,6 +79,7 @@ struct EnqueuedCall {
 /// Holds the calling thread's group, whose calls start when the group ends.
 struct Group {
   int depth = 0;
+  bool has_calls = false;
   StubNcclResult error = kNcclSuccess;  // the first; it fails the group
   std::vector<EnqueuedCall> calls;
 };
@@ -146,8 +157,39 @@ StubNcclResult check_arguments(const void* communicator, NcclCall& call) {
   return kNcclSuccess;
 }
 
+CollectiveKind kind_of(std::string_view function) {
+  constexpr std::array<std::string_view, 8> kFunctions = {
+      "ncclAllGather", "ncclReduceScatter", "ncclAllReduce", "ncclReduce",
+      "ncclBroadcast", "ncclAlltoAll",      "ncclSend",      "ncclRecv"};
+  const auto found = std::ranges::find(kFunctions, function);
+  check(found != kFunctions.end(), "NCCL: a call that is not one of the collectives");
+  return static_cast<CollectiveKind>(found - kFunctions.begin());
+}
+
+/// Tells the observer of work about a call. Those of a group all start when it ends, and until then
+/// nothing else is asked for.
+void tell_call(const void* communicator, const NcclCall& call, const Extent& extent) {
+  const bool joins = group().depth > 0 && std::exchange(group().has_calls, true);
+  WorkObserver* const observer = work_observer();
+  if (observer == nullptr) return;
+  const auto dtype = static_cast<size_t>(call.dtype);
+  const size_t count = std::max(extent.input_count, extent.output_count);
+  observer->note_communicator(communicator, call.ranks, call.rank);
+  observer->note(
+      {.work = {.kind = WorkKind::collective,
+                .collective = {.kind = kind_of(call.function),
+                               .bytes = static_cast<int64_t>(count * kElementBytes[dtype]),
+                               .type = kTypes[dtype],
+                               .peer = call.peer,
+                               .joins_previous = joins}},
+       .name = call.function.data(),
+       .stream = call.stream,
+       .communicator = communicator});
+}
+
 /// Enqueues a call with checked arguments. In a group it starts at the group's end.
-StubNcclResult enqueue(NcclCall call, const Extent& extent) {
+StubNcclResult enqueue(const void* communicator, NcclCall call, const Extent& extent) {
+  tell_call(communicator, call, extent);
   if (check_feed == nullptr) return kNcclSuccess;
   const size_t element_bytes = kElementBytes[static_cast<size_t>(call.dtype)];
   call.in_group = group().depth > 0;
@@ -167,7 +209,7 @@ StubNcclResult enqueue(NcclCall call, const Extent& extent) {
 template <class ExtentOf>
 StubNcclResult run(const void* communicator, NcclCall call, const ExtentOf& extent_of) {
   const StubNcclResult valid = check_arguments(communicator, call);
-  return valid == kNcclSuccess ? enqueue(call, extent_of(call)) : fail(valid);
+  return valid == kNcclSuccess ? enqueue(communicator, call, extent_of(call)) : fail(valid);
 }
 
 size_t ranks_of(const NcclCall& call) { return static_cast<size_t>(call.ranks); }
