@@ -44,10 +44,19 @@ double measure_tick_ns() {
   return static_cast<double>(last.ns - first.ns) / ticks;
 }
 
+double length_of_tick_ns() {
+  static const double ns = measure_tick_ns();
+  return ns;
+}
+
 }  // namespace
 
+int64_t interval_ns(int64_t ticks) {
+  return static_cast<int64_t>(static_cast<double>(ticks) * length_of_tick_ns());
+}
+
 int64_t steady_ns(c10::approx_time_t ticks) {
-  static const double tick_ns = measure_tick_ns();
+  const double tick_ns = length_of_tick_ns();
   thread_local Reading reading;
   thread_local int64_t last_ns = 0;
   const auto passed_ns = [&] {

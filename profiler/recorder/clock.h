@@ -16,4 +16,7 @@ namespace shardlens::profiler {
 /// to measure the length of a tick.
 int64_t steady_ns(c10::approx_time_t ticks);
 
+/// Returns the length of an interval of that counter, in nanoseconds.
+int64_t interval_ns(int64_t ticks);
+
 }  // namespace shardlens::profiler

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <typeinfo>
 
+#include "profiler/recorder/own_time.h"
+
 namespace shardlens::profiler {
 
 namespace {
@@ -24,6 +26,95 @@ void note_copied(const at::RecordFunction& function, ThreadOperators& call) {
   call.copied = reinterpret_cast<uint64_t>(tensor.unsafeGetTensorImpl()->unsafe_storage().data());
   call.is_of_host = tensor.device().is_cpu();
   call.copied_at = call.depth;
+}
+
+NumberType type_of(at::ScalarType type) {
+  switch (type) {
+    case at::kDouble:
+      return NumberType::fp64;
+    case at::kFloat:
+      return NumberType::fp32;
+    case at::kHalf:
+      return NumberType::fp16;
+    case at::kBFloat16:
+      return NumberType::bf16;
+    case at::kFloat8_e4m3fn:
+    case at::kFloat8_e4m3fnuz:
+      return NumberType::fp8_e4m3;
+    case at::kFloat8_e5m2:
+    case at::kFloat8_e5m2fnuz:
+      return NumberType::fp8_e5m2;
+    case at::kLong:
+      return NumberType::int64;
+    case at::kInt:
+      return NumberType::int32;
+    case at::kShort:
+      return NumberType::int16;
+    case at::kChar:
+      return NumberType::int8;
+    case at::kByte:
+      return NumberType::uint8;
+    case at::kBool:
+      return NumberType::boolean;
+    case at::kComplexFloat:
+      return NumberType::complex64;
+    case at::kComplexDouble:
+      return NumberType::complex128;
+    default:
+      return NumberType::unknown;
+  }
+}
+
+bool has_sizes(const at::Tensor& tensor) {
+  return tensor.defined() && !tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
+}
+
+/// Describes a list: all tensors in it, or its numbers.
+void describe_list(c10::ArrayRef<c10::IValue> list, OperatorInput& input) {
+  constexpr size_t kMostNumbers = 8;
+  for (const c10::IValue& value : list) {
+    if (value.isInt() && input.sizes.size() < kMostNumbers) {
+      input.type = NumberType::int64;
+      input.sizes.push_back(value.toInt());
+    }
+    if (!value.isTensor() || !has_sizes(value.toTensor())) continue;
+    if (input.tensors++ == 0) input.sizes = {0};
+    input.type = type_of(value.toTensor().scalar_type());
+    input.sizes.front() += value.toTensor().numel();
+  }
+}
+
+void describe(const c10::IValue& value, OperatorInput& input) {
+  input.type = NumberType::text;
+  input.tensors = 0;
+  input.sizes.clear();
+  if (value.isTensor()) {
+    const at::Tensor& tensor = value.toTensor();
+    if (!has_sizes(tensor)) return;
+    input.type = type_of(tensor.scalar_type());
+    input.tensors = 1;
+    input.sizes.assign(tensor.sizes().begin(), tensor.sizes().end());
+  } else if (value.isList()) {
+    describe_list(value.toListRef(), input);
+  } else if (value.isBool()) {
+    input.type = NumberType::boolean;
+    input.sizes.push_back(value.toBool() ? 1 : 0);
+  } else if (value.isInt()) {
+    input.type = NumberType::int64;
+    input.sizes.push_back(value.toInt());
+  }
+}
+
+/// Keeps what a trace of work says of a call, since its arguments cannot be read later.
+void note_arguments(const at::RecordFunction& function, ThreadOperators& call) {
+  if (call.arguments.size() <= call.depth) call.arguments.resize(call.depth + 1);
+  ObservedArguments& arguments = call.arguments[call.depth];
+  arguments.call = 0;
+  arguments.count = 0;
+  if (!function.isActive()) return;
+  const c10::ArrayRef<const c10::IValue> inputs = function.inputs();
+  if (arguments.inputs.size() < inputs.size()) arguments.inputs.resize(inputs.size());
+  for (const c10::IValue& value : inputs) describe(value, arguments.inputs[arguments.count++]);
 }
 
 /// RecorderOptions::operator_ended of the recording that is active.
@@ -69,7 +160,9 @@ void set_operator_ended(void (*ended)()) { operator_ended = ended; }
 bool sees_inputs() { return operator_ended.load(std::memory_order_relaxed) != nullptr; }
 
 std::unique_ptr<at::ObserverContext> begin_operator(const at::RecordFunction& function) {
+  const OwnTime own;
   ThreadOperators& call = operator_call;
+  if (OwnTime::is_counted) note_arguments(function, call);
   if (call.names.size() == call.depth) call.names.emplace_back();
   call.names[call.depth] = function.name();
   if (sees_inputs() && call.copied == 0) note_copied(function, call);
@@ -79,6 +172,7 @@ std::unique_ptr<at::ObserverContext> begin_operator(const at::RecordFunction& fu
 }
 
 void end_operator(const at::RecordFunction& function, at::ObserverContext*) {
+  const OwnTime own;
   // An asynchronous call may end on a thread other than the one it began on.
   ThreadOperators& call = operator_call;
   if (call.depth == 0) return;
@@ -86,6 +180,20 @@ void end_operator(const at::RecordFunction& function, at::ObserverContext*) {
   if (call.operators > 0 && is_operator(function.name())) --call.operators;
   if (call.copied_at == call.depth) call.copied = 0;
   if (call.depth == 0) tell_operator_ended();
+}
+
+uint32_t number_of_call(WorkEncoder& encoder) {
+  ThreadOperators& call = operator_call;
+  const bool in_backward = torch::autograd::get_current_node() != nullptr;
+  const bool is_observed = call.depth > 0 && call.arguments.size() >= call.depth;
+  if (!is_observed) return encoder.call({.name = 0, .in_backward = in_backward, .inputs = {}});
+  ObservedArguments& arguments = call.arguments[call.depth - 1];
+  if (arguments.call != 0) return arguments.call;
+  const auto end = arguments.inputs.begin() + static_cast<std::ptrdiff_t>(arguments.count);
+  arguments.call = encoder.call({.name = encoder.string(call.names[call.depth - 1]),
+                                 .in_backward = in_backward,
+                                 .inputs = {arguments.inputs.begin(), end}});
+  return arguments.call;
 }
 
 ThreadOperators* current_call() {

@@ -9,7 +9,17 @@
 #include <string>
 #include <vector>
 
+#include "profiler/file/work_layer.h"
+#include "profiler/recording/work.h"
+
 namespace shardlens::profiler {
+
+/// The arguments of a call that is observed for a trace of work.
+struct ObservedArguments {
+  std::vector<OperatorInput> inputs;  // longer than `count`, so that their memory serves again
+  size_t count = 0;
+  uint32_t call = 0;  // the number that the trace has for the call; 0: none yet
+};
 
 /// The outermost operator call that the thread is in, with its blocks. In a backward that is not
 /// observed (see UnobservedBackward), everything that autograd does for one node is one call.
@@ -18,10 +28,11 @@ struct ThreadOperators {
   size_t operators = 0;            // of these, the operators; the others are marks of a profiler
   std::vector<std::string> names;  // of these, the outermost first; longer than `depth`
   const void* node = nullptr;
-  uint64_t node_number = 0;  // another node may later be at the same address
-  uint64_t copied = 0;       // address of the storage that is copied now; 0: none
-  bool is_of_host = false;   // that is on the host
-  size_t copied_at = 0;      // depth of the call that copies it
+  std::vector<ObservedArguments> arguments;  // by depth, like the names
+  uint64_t node_number = 0;                  // another node may later be at the same address
+  uint64_t copied = 0;                       // address of the storage that is copied now; 0: none
+  bool is_of_host = false;                   // that is on the host
+  size_t copied_at = 0;                      // depth of the call that copies it
   std::vector<uint64_t> allocated;
 };
 
@@ -37,6 +48,9 @@ bool forget_own(uint64_t address);
 /// The callbacks of LibTorch's RecordFunction.
 std::unique_ptr<at::ObserverContext> begin_operator(const at::RecordFunction& function);
 void end_operator(const at::RecordFunction& function, at::ObserverContext* context);
+
+/// Returns the number of the innermost call of the thread in a trace of work; 0: there is none.
+uint32_t number_of_call(WorkEncoder& encoder);
 
 /// Says what is called when an outermost operator call has ended (RecorderOptions::operator_ended);
 /// with null nothing is, and what operators copy is not seen.

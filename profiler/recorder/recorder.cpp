@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstdio>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -23,8 +24,11 @@
 #include "profiler/recorder/driver.h"
 #include "profiler/recorder/known_classes.h"
 #include "profiler/recorder/operator_calls.h"
+#include "profiler/recorder/own_time.h"
 #include "profiler/recorder/pinned_requests.h"
+#include "profiler/recorder/stream_numbers.h"
 #include "profiler/recorder/versions.h"
+#include "profiler/recorder/work_recorder.h"
 #include "profiler/report/recording_report.h"
 
 namespace shardlens::profiler {
@@ -150,6 +154,11 @@ class Recorder::Hooks {
   void leave_operators() { at::removeCallback(operators_); }
   const DriverWatch* driver() const { return driver_.get(); }
   void stop_driver() { driver_.reset(); }
+  void watch_work() {
+    work_ = new WorkRecorder(writer_, streams_, start_ns_);
+    if (!work_->start()) delete std::exchange(work_, nullptr);
+  }
+  WorkRecorder* work() { return work_; }
 
   void append(const Event& event) { append(event, now_ns()); }
 
@@ -252,14 +261,6 @@ class Recorder::Hooks {
     append({.address = address, .kind = EventKind::release});
   }
 
-  /// Returns the stream's number in order of first appearance. The caller holds the allocator's
-  /// lock.
-  uint16_t number_of_stream(void* stream) {
-    const auto number = std::find(streams_.begin(), streams_.end(), stream) - streams_.begin();
-    if (static_cast<size_t>(number) == streams_.size()) streams_.push_back(stream);
-    return static_cast<uint16_t>(number);
-  }
-
   /// Returns the number of the private pool of a segment, in order of first appearance. PyTorch up
   /// to the version that tells the pool has kNoPrivatePool. The caller holds the allocator's lock.
   template <class Entry>
@@ -277,7 +278,10 @@ class Recorder::Hooks {
   int64_t start_ns_;
   at::CallbackHandle operators_{};
   const uint32_t mapped_label_ = writer_.intern("mapped");  // see Space in profile.h
-  std::vector<void*> streams_{nullptr};                     // CUDA's default stream is the main one
+  StreamNumbers streams_;
+  // Null if no trace of work is made. Never destroyed, since a thread may be about to call it; it
+  // is idle once it has finished.
+  WorkRecorder* work_ = nullptr;
   std::vector<std::pair<unsigned long long, unsigned long long>> pools_;  // their ids in LibTorch
   std::atomic<uint64_t> freed_ = 0;  // free requested, maybe not completed; 0: none
   const std::unique_ptr<StepWindow> window_;
@@ -288,7 +292,8 @@ class Recorder::Hooks {
 
 void Recorder::Hooks::record_trace(const TraceEntry& entry) {
   const auto bytes = static_cast<int64_t>(entry.size_);
-  const uint16_t stream = number_of_stream(entry.stream_);
+  const OwnTime own;
+  const uint16_t stream = streams_.number_of(entry.stream_);
   const int64_t time_ns = ns_at(entry.time_.approx_t_);
   if (entry.action_ == TraceEntry::FREE_COMPLETED) return record_completion(entry.addr_);
   hold_freed();
@@ -421,6 +426,7 @@ Recorder::Recorder(const RecorderOptions& options) : hooks_(std::make_unique<Hoo
   Hooks::install(options);
   set_operator_ended(options.operator_ended);
   hooks_->watch_operators();
+  if (options.of_work) hooks_->watch_work();
   if (!options.on_cuda) return;
   if (options.device_before_bytes) {
     hooks_->count(Counter::device_before, *options.device_before_bytes);
@@ -450,6 +456,7 @@ RecorderSummary Recorder::close() {
   summary.driver = driver_fault();
   leave_driver();
   hooks_->leave_operators();
+  if (hooks_->work() != nullptr) hooks_->work()->finish();
   set_operator_ended(nullptr);
   active_recorder.store(nullptr, std::memory_order_release);
   Writer& writer = hooks_->writer();
@@ -467,6 +474,10 @@ void Recorder::phase(Phase phase) {
 }
 
 void Recorder::step(int64_t step) { hooks_->append({.value = step, .kind = EventKind::step}); }
+
+void Recorder::step_of_work(int64_t step) {
+  if (hooks_->work() != nullptr) hooks_->work()->step(step);
+}
 
 void Recorder::begin_action(int32_t action) {
   hooks_->append({.action = action, .kind = EventKind::action_begin});

@@ -42,6 +42,8 @@ struct RecorderOptions {
   /// True to record what tensors ask of the pinned host allocator; only with on_cuda. On a null
   /// device also what its driver gives as pinned memory, even without the driver's layer.
   bool of_pinned = false;
+  /// True to make a trace of work (recording/work.h); only on a null device.
+  bool of_work = false;
   /// True if the device in use has a context, so that its memory can be sampled at once. Otherwise
   /// the caller calls sample_start() later.
   bool has_context = true;
@@ -78,6 +80,8 @@ class Recorder {
 
   void phase(Phase phase);
   void step(int64_t step);
+  /// Begins a step of the trace of work.
+  void step_of_work(int64_t step);
   void begin_action(int32_t action);
   void end_action(int32_t action);
   void loss(double loss);

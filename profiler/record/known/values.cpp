@@ -22,6 +22,7 @@
 #include "profiler/record/known/tensors.h"
 #include "profiler/record/known/unknown_numbers.h"
 #include "profiler/record/known/unseen.h"
+#include "profiler/recorder/own_time.h"
 
 namespace shardlens::profiler {
 
@@ -495,6 +496,7 @@ void begin_frame(Frame& frame, c10::ArrayRef<const IValue> shown) {
 }
 
 std::unique_ptr<at::ObserverContext> begin_operator(const at::RecordFunction& call) {
+  const OwnTime own;
   auto frame = std::make_unique<Frame>();
   frame->facts = &known_operator(call);
   frame->outer = std::exchange(innermost, frame.get());
@@ -503,6 +505,7 @@ std::unique_ptr<at::ObserverContext> begin_operator(const at::RecordFunction& ca
 }
 
 void end_operator(const at::RecordFunction& call, at::ObserverContext* context) {
+  const OwnTime own;
   auto& frame = static_cast<Frame&>(*context);
   innermost = frame.outer;
   if (!frame.is_followed) return;
@@ -535,10 +538,12 @@ void forget_reachable(std::vector<uint64_t> addresses) {
 class Observer final : public KernelObserver {
  public:
   void note_launch() override {
+    const OwnTime own;
     if (!note_in_frame()) known_memory->forget_all();
   }
 
   void note_launch_with(const uint64_t* addresses, size_t count) override {
+    const OwnTime own;
     if (!note_in_frame()) forget_reachable({addresses, addresses + count});
   }
 
@@ -563,6 +568,7 @@ class Observer final : public KernelObserver {
 
 /// Follows the allocator's blocks, and forgets what memory held before it was handed out.
 void note_memory(const allocator::TraceEntry& entry) {
+  const OwnTime own;
   using Action = allocator::TraceEntry;
   const auto address = static_cast<uint64_t>(entry.addr_);
   if (entry.action_ == Action::ALLOC) {

@@ -19,11 +19,12 @@
 #include <string>
 #include <string_view>
 
+#include "profiler/recorder/own_time.h"
 #include "profiler/recorder/python/autograd_places.h"
 #include "profiler/recorder/python/compiled_code.h"
 #include "profiler/recorder/python/frames.h"
-#include "profiler/recorder/recorder.h"
 #include "profiler/recorder/python/thread_stacks.h"
+#include "profiler/recorder/recorder.h"
 #include "profiler/recorder/versions.h"
 #include "profiler/recorder/workspaces.h"
 #include "profiler/recording/python_rules.h"
@@ -204,6 +205,7 @@ void prepare_purpose() {
 
 /// Makes the context of an allocation. The allocator calls this for the stacks of its own history.
 std::shared_ptr<c10::GatheredContext> gather() {
+  const OwnTime own;
   if (Recorder* const active = Recorder::active()) {
     // If there is no context yet, this allocation makes it, on the device that is in use now.
     if (start_is_due.exchange(false)) active->sample_start();
@@ -274,6 +276,7 @@ void begin(const ShardlensRecordStart& start) {
       .of_host = false,
       .of_driver = is_attached,  // a null device's driver tells no more than segments do
       .of_pinned = true,
+      .of_work = start.has_work != 0,
       .has_context = !is_attached,
       .purpose = [] { return next_purpose; },
       .operator_ended = place_after_operator,
@@ -313,6 +316,8 @@ void shardlens_record_leave_driver() {
 
 void shardlens_record_step(int64_t step) {
   if (Recorder* const active = Recorder::active()) {
+    const OwnTime own;
+    active->step_of_work(step);
     sample_device(*active);
     sample_host_now_and_then(*active);
   }

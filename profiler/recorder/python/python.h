@@ -31,6 +31,7 @@ struct ShardlensRecordStart {
   int32_t world_size;
   int32_t gpu;          // that the process should use, from 0
   int32_t is_attached;  // to a program on a real GPU: driver and device are watched, too
+  int32_t has_work;     // a trace of work is made (recording/work.h)
 };
 
 /// The counts of a recording when it ends.

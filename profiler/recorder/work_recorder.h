@@ -1,0 +1,52 @@
+// Makes the trace of work of a program on the null device: it observes what the stubs are asked
+// for, adds the operator of PyTorch that asks, and hands the trace to the writer in blocks.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <unordered_map>
+
+#include "profiler/file/writer.h"
+#include "profiler/null_device/driver/work_feed.h"
+#include "profiler/recorder/stream_numbers.h"
+
+namespace shardlens::profiler {
+
+class WorkRecorder final : public WorkObserver {
+ public:
+  /// `start_ns` is the time of steady_ns() at which the recording began.
+  WorkRecorder(Writer& writer, StreamNumbers& streams, int64_t start_ns)
+      : writer_(writer), streams_(streams), start_ns_(start_ns) {}
+
+  /// Begins to observe the null device; returns false if the process has none.
+  bool start();
+  void step(int64_t step);
+  /// Ends the trace. The object must live on, since another thread may still call it.
+  void finish();
+
+  void note(const WorkRequest& request) override;
+  void note_communicator(const void* communicator, int ranks, int rank) override;
+
+ private:
+  using CaptureOf = uint64_t(const void* stream);
+
+  void add(const WorkRequest& request, int64_t time_ns);
+  uint32_t name_of(const char* name);
+  uint16_t number_of_thread();
+  int64_t about_of(const WorkRequest& request);
+
+  Writer& writer_;
+  StreamNumbers& streams_;
+  const int64_t start_ns_;
+  CaptureOf* capture_of_ = nullptr;
+  bool has_finished_ = false;
+
+  std::mutex mutex_;  // for all below
+  WorkEncoder encoder_;
+  std::unordered_map<const char*, uint32_t> names_;
+  std::unordered_map<const void*, uint32_t> communicators_;
+  std::unordered_map<const void*, int64_t> recorded_;  // the item that last recorded an event
+  uint16_t threads_ = 0;
+};
+
+}  // namespace shardlens::profiler
