@@ -18,6 +18,7 @@
 #include "profiler/commands/alive_command.h"
 #include "profiler/commands/bundle.h"
 #include "profiler/commands/exchange_commands.h"
+#include "profiler/commands/work_command.h"
 #include "profiler/compare/comparability.h"
 #include "profiler/compare/diff.h"
 #include "profiler/exchange/import_memory_viz.h"
@@ -175,6 +176,10 @@ CommandOutcome alive(const Arguments& arguments, const Recordings&) {
   return {.out = alive_command(arguments), .error = {}};
 }
 
+CommandOutcome work(const Arguments& arguments, const Recordings&) {
+  return {.out = work_command(arguments), .error = {}};
+}
+
 CommandOutcome export_recording(const Arguments& arguments, const Recordings& recordings) {
   return {.out = export_command(arguments, recordings.write_page), .error = {}};
 }
@@ -223,6 +228,8 @@ constexpr std::array kCommands = {
             "RUN|FILE [--rank R] [--at peak|end|SECONDS] [--by stack|module|category]\n"
             "      [--from top|bottom] [--threshold P%] [--json|--folded]",
             "show what is alive at a moment, as a tree; --folded is for flame graph tools", alive},
+    Command{"work", "RUN|FILE [--rank R] [--json]",
+            "show what the program asked of its GPU, of a recording made with record --time", work},
     Command{"export",
             "RUN|FILE --format memory-viz|memory-viz-json|perfetto|csv|html [--rank R] --out PATH",
             "write it for PyTorch's memory viewer, Perfetto, a spreadsheet or a browser",

@@ -213,6 +213,7 @@ RecordOptions parse_record_options(const Words& arguments) {
   app.add_option("--with", with);
   app.add_option("--lengths", lengths);
   app.add_flag("--levers", options.lists_levers);
+  app.add_flag("--time", options.traces_work);
   app.add_option("--out", options.out);
   app.add_option("--fail-on", fail_on);
   try {
@@ -238,6 +239,7 @@ RecordOptions parse_record_options(const Words& arguments) {
     expect_null_device("--routing", !routing.empty());
     expect_null_device("--true", !options.true_at.empty());
     expect_null_device(lengths.empty() ? "--with" : "--lengths", !with.empty());
+    expect_null_device("--time", options.traces_work);
   }
   options.may_grow = !parse_fail_on(fail_on);
   options.beside_bytes = parse_beside(beside);
@@ -285,6 +287,8 @@ std::string record_help() {
          "  --lengths WHICH    let the longest batches of the program's DataLoader come first:\n"
          "                     longest:N, one with N tokens per sequence; drawn:SEED, its own, as\n"
          "                     drawn with that seed; or a FILE with the length of each sample\n"
+         "  --time             also record what its GPU is asked to do, and how long the host takes\n"
+         "                     to ask: shardlens profile work shows it\n"
          "  --levers           list all levers and what each does, and record nothing\n\n"
          "If the command uses torchrun or torch.multiprocessing.spawn, they set the world size.\n\n"
          "Exit code: 0 if the program fits the GPU, 3 if it does not (also if memory ran out,\n"

@@ -32,6 +32,7 @@ struct RecordOptions {
   bool may_grow = true;  // false: a program that grows ends with an exit code of its own
   std::vector<std::string> true_at;  // "train.py:30": tensors of the null device are True there
   Routing routing;                   // how tokens choose experts if scores are not known
+  bool traces_work = false;          // also what its GPU is asked to do (recording/work.h)
   std::vector<Lever> levers;         // changes to the program
   bool looks = false;                // also finds out which levers apply
   bool lists_levers = false;         // prints a list of all levers, and records nothing

@@ -147,6 +147,7 @@ void set_environment(const RecordOptions& options, const PythonProgram& program,
   set(kNullBesideVariable, options.beside_bytes.value_or(estimate));
   set(kNullNcclVariable, options.beside_bytes ? 0 : 1);
   set(kNullGpusVariable, options.gpus());
+  set(kNullWorkVariable, options.traces_work ? 1 : 0);
   ::setenv("TRITON_LIBCUDA_PATH", files.stubs.c_str(), 1);
   ::setenv("TORCHINDUCTOR_CACHE_DIR", fs::absolute(compiled_in(options, claim)).c_str(), 1);
   set_world(options);

@@ -8,7 +8,7 @@ from . import OPTIONS, bounds, counters, experts
 from .guards import say
 
 _TEXTS = ("path", "device", "notice", "libraries", "config")
-_NUMBERS = ("rank", "world_size", "gpu", "is_attached")
+_NUMBERS = ("rank", "world_size", "gpu", "is_attached", "has_work")
 
 
 class _Start(ctypes.Structure):

@@ -1,0 +1,168 @@
+"""Records asked.py with `--time`, and compares the trace of work with what the program asks for: its
+own sizes, closed forms, and torch.profiler's counts of operators, which need no GPU.
+
+    work_cases.py quick|long [CASE...]
+"""
+
+import collections
+import json
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from recorded import PYTHON, OnNullDevice, run_cases, shardlens  # pylint: disable=wrong-import-position
+
+PROGRAM = pathlib.Path(__file__).with_name("asked.py")
+LAYERS, WIDTH, ROWS = 3, 512, 32  # of asked.py
+
+
+def expect(found, wanted):
+    if found != wanted:
+        raise AssertionError(f"{found}\nis not\n{wanted}")
+
+
+class Trace:
+    def __init__(self, folder, *arguments, flags=()):
+        run = OnNullDevice(folder, PYTHON, PROGRAM, *arguments, flags=["--time", *flags])
+        run.expect(0)
+        self.out = run.out
+        shown = shardlens("profile", "work", run.out, "--json")
+        if shown.returncode != 0:
+            raise AssertionError(shown.stderr)
+        trace = json.loads(shown.stdout)
+        expect(trace["faults"], [])
+        self.trace, self.steps = trace, trace["steps"]
+        self.items = [item | {"asked": trace["work"][item["work"]]} for item in trace["items"]]
+        times = [item["time_ns"] for item in self.items]
+        expect(times, sorted(times))
+
+    def of(self, *kinds):
+        return [item for item in self.items if item["asked"]["kind"] in kinds]
+
+    def products(self):
+        names = ("m", "n", "k", "batch")
+        return [(*(item["asked"]["numbers"][name] for name in names),
+                 item["asked"]["numbers"]["compute"]) for item in self.of("product")]
+
+
+def check_products(folder):
+    trace = Trace(folder, "products")
+    # cuBLAS counts columns first: rows and columns of PyTorch's result are swapped.
+    expect(trace.products(), [(32, 64, 128, 1, "fp32"), (256, 64, 128, 1, "fp32"),
+                              (13, 7, 11, 5, "fp32"), (8, 16, 24, 1, "tf32")])
+    types = [item["asked"]["numbers"]["a"] for item in trace.of("product")]
+    expect(types, ["bf16", "bf16", "fp32", "fp32"])
+    operators = [item["asked"]["operator"] for item in trace.of("product")]
+    expect(operators, ["aten::mm", "aten::addmm", "aten::bmm", "aten::mm"])
+    expect([i["sizes"] for i in trace.of("product")[0]["asked"]["inputs"]], [[64, 128], [128, 32]])
+    copies = [(i["asked"]["numbers"]["bytes"], i["asked"]["numbers"]["kind"],
+               i["asked"]["numbers"]["blocks"]) for i in trace.of("copy")]
+    expect(copies, [(4000, "host_to_device", False), (2000, "device_to_host", True)])
+
+
+def check_streams(folder):
+    trace = Trace(folder, "streams")
+    begin = next(i for i, item in enumerate(trace.items) if "mul" in item["asked"]["operator"])
+    seen = [(item["asked"]["kind"], item["stream"],
+             item["about"] - begin if item["about"] >= 0 else None)
+            for item in trace.items[begin:]]
+    side = seen[2][1]
+    if side == 0:
+        raise AssertionError("the side stream is the main one")
+    expect(seen[:12], [("kernel", 0, None), ("event_record", 0, None), ("event_wait", side, 1),
+                       ("kernel", side, None), ("event_record", side, None), ("event_wait", 0, 4),
+                       ("kernel", 0, None), ("event_record", 0, None), ("event_query", 0, 7),
+                       ("event_synchronize", 0, 7), ("stream_synchronize", side, None),
+                       ("device_synchronize", 0, None)])
+
+
+def check_graph(folder):
+    trace = Trace(folder, "graph")
+    launched = trace.of("graph_launch")
+    expect(len(launched), 3)
+    number = launched[0]["about"]
+    expect([item["about"] for item in launched], [number] * 3)
+    captured = [item["asked"]["operator"] for item in trace.of("kernel") if item["graph"] == number]
+    expect(captured, ["aten::add_", "aten::mul_"])
+
+
+def check_steps(folder):
+    trace = Trace(folder, "steps")
+    # After the last step nothing is asked for, so the trace has as many steps as the program.
+    expect([step["step"] for step in trace.steps], [None, 0, 1, 2, 3])
+    counts = [step["counts"] for step in trace.steps[2:]]
+    expect(counts, counts[:1] * 3)
+    # A linear layer needs one product forward and two backward, the first layer no input's gradient.
+    expect(counts[0]["product"], 3 * LAYERS - 1)
+    wanted = {(WIDTH, ROWS, WIDTH): 2 * LAYERS - 1, (WIDTH, WIDTH, ROWS): LAYERS}
+    expect(collections.Counter(p[:3] for p in trace.products()),
+           {sizes: 4 * count for sizes, count in wanted.items()})
+    fused = [i["asked"] for i in trace.of("kernel") if "FusedAdam" in i["asked"]["name"]]
+    expect(len(fused), 4)
+    expect(fused[0]["operator"], "aten::_fused_adamw_")
+    expect(fused[0]["inputs"][0], {"type": "fp32", "tensors": LAYERS,
+                                   "sizes": [LAYERS * WIDTH * WIDTH]})
+    backward = [item for item in trace.of("product") if item["asked"]["in_backward"]]
+    expect(len(backward), 4 * (2 * LAYERS - 1))
+    names = [item["asked"]["name"] for item in trace.of("kernel")]
+    if not all(name.startswith(("void ", "at::")) for name in names):
+        raise AssertionError(f"not demangled: {set(names)}")
+
+
+def check_compiled(folder):
+    trace = Trace(folder, "compiled")
+    triton = {item["asked"]["name"] for item in trace.of("kernel")
+              if item["asked"]["name"].startswith("triton_")}
+    if not any("layer_norm" in name for name in triton):
+        raise AssertionError(f"no compiled layer norm among {triton}")
+
+
+def check_fsdp2(folder):
+    world = 8
+    trace = Trace(folder, "fsdp2", flags=["--world", world, "--rank", 3])
+    collectives = trace.of("collective")
+    totals = collections.Counter()
+    for item in collectives:
+        numbers = item["asked"]["numbers"]
+        ranks = trace.trace["communicators"][numbers["communicator"]]
+        if ranks["size"] == world:
+            expect(ranks["world_ranks"], list(range(world)))
+            totals[numbers["kind"]] += numbers["bytes"]
+    parameters = LAYERS * WIDTH * WIDTH * 2  # bytes of bf16
+    steps = 4
+    # Forward and backward gather each layer, and a gradient is reduced once.
+    expect(totals["all_gather"], steps * 2 * parameters)
+    expect(totals["reduce_scatter"], steps * parameters)
+    last = collectives[-1]["asked"]["numbers"]
+    expect((last["kind"], last["bytes"]), ("all_reduce", 4000))
+    expect(trace.trace["communicators"][last["communicator"]],
+           {"size": world // 2, "rank": 1, "world_ranks": [1, 3, 5, 7]})
+    if collectives[0]["stream"] == 0:
+        raise AssertionError("FSDP2 gathers on a stream of its own")
+
+
+def check_bytes(folder):
+    """A launch takes at most 12 bytes of disk."""
+    trace = Trace(folder, "fsdp2", flags=["--world", 8])
+    checked = shardlens("profile", "check", trace.out / "profiles" / "rank0.slp").stdout
+    rows = [line.split() for line in checked.splitlines() if line.split()[1:2] == ["work"]]
+    share = sum(int(row[3]) for row in rows) / len(trace.items)
+    print(f"  {share:.2f} bytes an item of {len(trace.items)}")
+    if share > 12:
+        raise AssertionError(f"{share:.1f} bytes an item")
+
+
+def check_none(folder):
+    """Without --time there is no trace, and the command says how to get one."""
+    run = OnNullDevice(folder, PYTHON, PROGRAM, "products").expect(0)
+    shown = shardlens("profile", "work", run.out)
+    expect(shown.returncode, 2)
+    if "record --time" not in shown.stderr:
+        raise AssertionError(shown.stderr)
+    refused = shardlens("record", "--time", "--", PYTHON, PROGRAM, "products")
+    expect(refused.returncode, 2)
+
+
+if __name__ == "__main__":
+    sys.exit(run_cases([check_products, check_streams, check_graph, check_steps, check_compiled,
+                        check_fsdp2, check_bytes, check_none]))
