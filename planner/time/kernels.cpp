@@ -109,9 +109,12 @@ Cost kernel_cost(const Gpu& gpu, const WorkTrace& trace, const Work& work, doubl
             WorkClass::convolutions};
   }
   if (!name.empty()) {
+    const bool is_elementwise =
+        trace.strings[work.name].find("elementwise_kernel") != std::string::npos;
+    if (is_elementwise) share /= launches_of(call);
     const double streaming = streaming_seconds(gpu, operator_bytes(name, call) * share);
     const double single =
-        kKernelFloor + single_numbers(call) * share / (kSingleNumbers * gpu.sm_count);
+        kKernelFloor + single_numbers(name, call) * share / (kSingleNumbers * gpu.sm_count);
     return {.seconds = std::max(streaming, single), .work_class = WorkClass::kernels};
   }
   return {.seconds = streaming_seconds(gpu, threads_of(work.launch) * kBytesAThread),

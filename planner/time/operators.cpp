@@ -95,12 +95,21 @@ constexpr std::array kTraffic = {
     OperatorTraffic{"_fused_adagrad", Traffic::steps},
 };
 
+/// Operators of PyTorch's elementwise kernels that take arguments of unlike shapes or types.
+constexpr std::array<std::string_view, 14> kElementwise = {
+    "add",         "sub", "rsub",    "mul",     "div",     "copy",    "where",
+    "masked_fill", "pow", "maximum", "minimum", "addcmul", "addcdiv", "lerp"};
+
 bool is_in_place(std::string_view name) { return name.ends_with('_'); }
 
-Traffic traffic_of(std::string_view name) {
+std::string_view plain_name(std::string_view name) {
   if (name.starts_with("aten::")) name.remove_prefix(6);
   if (is_in_place(name)) name.remove_suffix(1);
-  const auto found = std::ranges::find(kTraffic, name, &OperatorTraffic::name);
+  return name;
+}
+
+Traffic traffic_of(std::string_view name) {
+  const auto found = std::ranges::find(kTraffic, plain_name(name), &OperatorTraffic::name);
   return found == kTraffic.end() ? Traffic::usual : found->traffic;
 }
 
@@ -272,7 +281,8 @@ double bytes_of(NumberType type) {
   return 0;
 }
 
-double single_numbers(const OperatorCall& call) {
+double single_numbers(std::string_view name, const OperatorCall& call) {
+  if (std::ranges::find(kElementwise, plain_name(name)) == kElementwise.end()) return 0;
   const std::vector<const OperatorInput*> tensors = tensors_of(call);
   if (tensors.size() < 2) return 0;
   const auto is_unlike = [&first = *tensors[0]](const OperatorInput* tensor) {
@@ -281,6 +291,17 @@ double single_numbers(const OperatorCall& call) {
            (tensor->sizes != first.sizes || is_wider);
   };
   return std::ranges::any_of(tensors, is_unlike) ? broadcast_numbers(tensors) : 0;
+}
+
+double launches_of(const OperatorCall& call) {
+  constexpr double kLargest = 2147483647;  // bytes
+  double largest = 0;
+  for (const OperatorInput* tensor : tensors_of(call)) {
+    if (tensor->tensors == 1) largest = std::max(largest, bytes_in(*tensor));
+  }
+  double launches = 1;
+  while (largest / launches > kLargest) launches *= 2;
+  return launches;
 }
 
 bool is_over_lists(const OperatorCall& call) {

@@ -18,7 +18,11 @@ double operator_bytes(std::string_view name, const profiler::OperatorCall& call)
 
 /// The numbers that PyTorch's kernel for an operator takes one by one, since its arguments have
 /// unlike shapes, or half of the width of the result; 0 if it takes several at once.
-double single_numbers(const profiler::OperatorCall& call);
+double single_numbers(std::string_view name, const profiler::OperatorCall& call);
+
+/// The launches among which PyTorch divides an elementwise operator, so that each has offsets of
+/// 31 bits.
+double launches_of(const profiler::OperatorCall& call);
 
 /// True if an operator's kernels share its work, since it takes lists of tensors.
 bool is_over_lists(const profiler::OperatorCall& call);

@@ -164,6 +164,13 @@ bool is_fp8(NumberType type) {
 
 bool is_half(NumberType type) { return type == NumberType::bf16 || type == NumberType::fp16; }
 
+bool is_on_tensor_cores(const Gpu& gpu, const Product& product) {
+  const bool is_ampere = gpu.capability.major >= 8;
+  const bool is_tf32 = product.compute == NumberType::tf32 && is_ampere;
+  const bool is_fast_half = is_half(product.a) && (product.a != NumberType::bf16 || is_ampere);
+  return is_fp8(product.a) || is_fast_half || is_tf32;
+}
+
 /// cuBLAS counts columns where the tables count rows: its C is a transposed matrix.
 Sizes sizes_of(const Product& product) {
   return {.rows = static_cast<double>(product.n),
@@ -191,20 +198,21 @@ double product_flops(const Product& product) {
 double product_seconds(const Gpu& gpu, const Product& product) {
   Sizes sizes = sizes_of(product);
   if (sizes.rows * sizes.columns * sizes.depth * sizes.batch <= 0) return kKernelFloor;
-  const bool has_tf32 = gpu.capability.major >= 8;
-  const bool is_bf16 = product.a == NumberType::bf16;
-  if (is_fp8(product.a)) {
-    sizes.depth = std::max(1.0, sizes.depth / 2);
-    return half_seconds(gpu, sizes);
-  }
-  if (is_half(product.a) && (!is_bf16 || has_tf32)) return half_seconds(gpu, sizes);
-  if (product.compute == NumberType::tf32 && has_tf32) {
-    sizes.depth *= 2;
+  if (is_on_tensor_cores(gpu, product)) {
+    if (is_fp8(product.a)) sizes.depth = std::max(1.0, sizes.depth / 2);
+    if (product.a == NumberType::fp32) sizes.depth *= 2;  // tf32
     return half_seconds(gpu, sizes);
   }
   if (product.a == NumberType::fp64) sizes.bytes = 8, sizes.depth *= 2;
   if (product.a == NumberType::fp32) sizes.bytes = 4;
   return plain_fp32_seconds(gpu, sizes);
+}
+
+double product_seconds_in_step(const Gpu& gpu, const Product& product) {
+  constexpr double kLonger = 1.2;
+  const double seconds = product_seconds(gpu, product);
+  return is_on_tensor_cores(gpu, product) ? kKernelFloor + kLonger * (seconds - kKernelFloor)
+                                          : seconds;
 }
 
 double scaled_product_seconds(const Gpu& gpu, const Gpu& measured, const Product& product) {

@@ -1,7 +1,6 @@
 #include "planner/time/rounds.h"
 
 #include <algorithm>
-#include <span>
 
 namespace shardlens::planner {
 
@@ -24,20 +23,24 @@ bool is_run(WorkKind kind) {
   return kind <= WorkKind::graph_launch;  // what a GPU does
 }
 
-std::vector<Round> between(const std::vector<size_t>& borders) {
+std::vector<Round> between(const WorkTrace& trace, const std::vector<size_t>& borders) {
   std::vector<Round> rounds;
-  for (size_t i = 0; i + 1 < borders.size(); ++i) rounds.push_back({borders[i], borders[i + 1]});
+  for (size_t i = 0; i + 1 < borders.size(); ++i) {
+    Round& round = rounds.emplace_back();
+    for (size_t item = borders[i]; item < borders[i + 1]; ++item) {
+      const WorkKind kind = trace.work_of(trace.items[item]).kind;
+      if (kind != WorkKind::memory) round.items.push_back(item);
+    }
+  }
   return rounds;
 }
 
 /// True if both ask for the same pieces of work in the same order, on the same streams.
 bool are_alike(const WorkTrace& trace, const Round& one, const Round& other) {
-  const auto items = std::span(trace.items);
-  return std::ranges::equal(items.subspan(one.begin, one.size()),
-                            items.subspan(other.begin, other.size()),
-                            [](const WorkItem& a, const WorkItem& b) {
-                              return a.work == b.work && a.stream == b.stream;
-                            });
+  return std::ranges::equal(one.items, other.items, [&trace](size_t a, size_t b) {
+    const WorkItem &first = trace.items[a], &second = trace.items[b];
+    return first.work == second.work && first.stream == second.stream;
+  });
 }
 
 /// The steps that the recording marks. The last one is left out, since a program's end follows it.
@@ -46,7 +49,7 @@ std::vector<Round> steps_of(const WorkTrace& trace) {
   for (size_t i = 0; i < trace.items.size(); ++i) {
     if (trace.work_of(trace.items[i]).kind == WorkKind::step) borders.push_back(i);
   }
-  return between(borders);
+  return between(trace, borders);
 }
 
 /// The parts of the trace that end with a wait.
@@ -55,22 +58,28 @@ std::vector<Round> waits_of(const WorkTrace& trace) {
   for (size_t i = 0; i < trace.items.size(); ++i) {
     if (is_wait(trace.work_of(trace.items[i]).kind)) borders.push_back(i + 1);
   }
-  return between(borders);
+  return between(trace, borders);
 }
 
 size_t runs_in(const WorkTrace& trace, const Round& round) {
   size_t runs = 0;
-  for (size_t i = round.begin; i < round.end; ++i) {
-    runs += is_run(trace.work_of(trace.items[i]).kind);
-  }
+  for (const size_t item : round.items) runs += is_run(trace.work_of(trace.items[item]).kind);
   return runs;
+}
+
+Round joined_round(const std::vector<Round>& waits, size_t begin, size_t end) {
+  Round round;
+  for (size_t i = begin; i < end; ++i) {
+    round.items.insert(round.items.end(), waits[i].items.begin(), waits[i].items.end());
+  }
+  return round;
 }
 
 /// Joins `count` waits to a round, the last round ending with the wait `last`.
 std::vector<Round> joined(const std::vector<Round>& waits, size_t last, size_t count) {
   std::vector<Round> rounds;
   for (size_t end = last + 1; end >= count && rounds.size() < kMostRounds; end -= count) {
-    rounds.insert(rounds.begin(), {waits[end - count].begin, waits[end - 1].end});
+    rounds.insert(rounds.begin(), joined_round(waits, end - count, end));
   }
   return rounds;
 }
@@ -80,8 +89,8 @@ std::vector<Round> repeated_waits(const WorkTrace& trace) {
   const std::vector<Round> waits = waits_of(trace);
   for (size_t last = waits.size(); last-- > 1;) {
     for (size_t count = 1; count <= kMostWaits && 2 * count <= last + 1; ++count) {
-      const Round round = {waits[last + 1 - count].begin, waits[last].end};
-      const Round before = {waits[last + 1 - 2 * count].begin, waits[last - count].end};
+      const Round round = joined_round(waits, last + 1 - count, last + 1);
+      const Round before = joined_round(waits, last + 1 - 2 * count, last + 1 - count);
       if (runs_in(trace, round) < kFewestItems || !are_alike(trace, round, before)) continue;
       return joined(waits, last, count);
     }
@@ -96,24 +105,16 @@ void keep_alike(const WorkTrace& trace, std::vector<Round>& rounds) {
   rounds.erase(rounds.begin(), rounds.begin() + static_cast<std::ptrdiff_t>(first));
 }
 
-int64_t quartile(std::vector<int64_t> values) {
-  const auto place = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 4);
-  std::ranges::nth_element(values, place);
-  return *place;
-}
-
-/// The host's time for each item of a round: the lower quartile of all rounds, since what disturbs
-/// a host only makes it slower.
-std::vector<int64_t> usual_host_ns(const WorkTrace& trace, const std::vector<Round>& rounds) {
-  std::vector<int64_t> quartiles;
-  std::vector<int64_t> all(rounds.size());
+/// The host's time for each item of a round: the least of all rounds, since what disturbs a host
+/// only makes it slower.
+std::vector<int64_t> least_host_ns(const WorkTrace& trace, const std::vector<Round>& rounds) {
+  std::vector<int64_t> least;
   for (size_t i = 0; i < rounds.back().size(); ++i) {
-    for (size_t round = 0; round < rounds.size(); ++round) {
-      all[round] = trace.host_ns(rounds[round].begin + i);
-    }
-    quartiles.push_back(quartile(all));
+    int64_t ns = trace.host_ns(rounds.front().items[i]);
+    for (const Round& round : rounds) ns = std::min(ns, trace.host_ns(round.items[i]));
+    least.push_back(ns);
   }
-  return quartiles;
+  return least;
 }
 
 }  // namespace
@@ -124,7 +125,8 @@ Rounds settled_rounds(const WorkTrace& trace) {
   std::erase_if(found.rounds, [&](const Round& round) { return runs_in(trace, round) == 0; });
   found.are_steps = !found.rounds.empty();
   if (!found.are_steps) found.rounds = repeated_waits(trace);
-  if (found.rounds.empty() && !trace.empty()) found.rounds = {{0, trace.items.size()}};
+  if (found.rounds.empty() && !trace.empty())
+    found.rounds = between(trace, {0, trace.items.size()});
   if (found.rounds.empty()) return found;
 
   std::vector<Round> alike = found.rounds;
@@ -132,7 +134,7 @@ Rounds settled_rounds(const WorkTrace& trace) {
   found.are_alike = alike.size() > 1;
   if (found.are_alike) {
     found.rounds = alike;
-    found.host_ns = usual_host_ns(trace, alike);
+    found.host_ns = least_host_ns(trace, alike);
   } else if (found.rounds.size() > 2) {  // the first ones warm up
     const auto half = static_cast<std::ptrdiff_t>(found.rounds.size() / 2);
     found.rounds.erase(found.rounds.begin(), found.rounds.begin() + half);

@@ -1,6 +1,6 @@
 // Finds what a program repeats in its trace of work: the steps that a recording marks, or else what
 // lies between two waits for the GPU. A round that repeats exactly is known better than one that
-// was seen once, since the host's time for each item is the lower quartile of all.
+// was seen once, since the host's time for each item is the least of all.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,12 @@
 
 namespace shardlens::planner {
 
-/// Items of a trace, from `begin` up to `end`.
+/// A part of a trace. Memory that the driver gives or takes is left out, since it differs between
+/// steps that are alike otherwise.
 struct Round {
-  size_t begin = 0;
-  size_t end = 0;
+  std::vector<size_t> items;  // indices, in order
 
-  size_t size() const { return end - begin; }
+  size_t size() const { return items.size(); }
 };
 
 struct Rounds {

@@ -23,7 +23,8 @@
 namespace shardlens::planner {
 
 struct StepTimeOptions {
-  double host = 1;  // how many times as long as the recording host's is the target host's time
+  double host =
+      1;  // the target host's time, as a multiple of the recording host's without recorder
 };
 
 struct StepTime {

@@ -1,0 +1,48 @@
+#include "commands/step_times.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string_view>
+
+#include "base/gpus.h"
+#include "planner/time/step_time.h"
+#include "planner/time/time_report.h"
+#include "profiler/file/reader.h"
+#include "profiler/file/work_layer.h"
+
+namespace shardlens {
+
+namespace {
+
+const Gpu& gpu_of(const std::string& path, const profiler::Header& header) {
+  constexpr std::string_view kNull = "null:";
+  if (header.device.starts_with(kNull)) return find_gpu(header.device.substr(kNull.size()));
+  const auto known = std::ranges::find(gpus(), header.gpu, &Gpu::display_name);
+  if (known != gpus().end()) return *known;
+  throw std::invalid_argument(
+      fmt::format("{}: recorded on {}, whose rates are not known; give a GPU with --gpu", path,
+                  header.gpu.empty() ? header.device : header.gpu));
+}
+
+}  // namespace
+
+std::string step_time_of(const std::string& path, const profiler::TimeRequest& request) {
+  const profiler::Header header = profiler::Reader(path).header();
+  const Gpu& gpu = request.gpu.empty() ? gpu_of(path, header) : find_gpu(request.gpu);
+  const profiler::WorkTrace trace = profiler::read_work(path);
+  if (trace.empty()) {
+    throw std::invalid_argument(fmt::format(
+        "{}: has no trace of work, from which a step's time is predicted; record again with --time",
+        path));
+  }
+  const planner::StepTime time = planner::step_time(trace, gpu, {.host = request.host});
+  if (!request.json) return planner::step_time_text(time, gpu);
+  nlohmann::ordered_json json = planner::step_time_json(time, gpu);
+  json["rank"] = header.rank;
+  return json.dump(2) + "\n";
+}
+
+}  // namespace shardlens

@@ -1,0 +1,16 @@
+// Predicts a step's time from a recording's trace of work, for `shardlens profile time` and
+// `shardlens record --time`.
+#pragma once
+
+#include <string>
+
+#include "profiler/commands/commands.h"
+
+namespace shardlens {
+
+/// Returns the step's time in words, or in JSON. The GPU is the recorded one if the request names
+/// none. Throws std::invalid_argument if the recording has no trace of work, or is of a GPU that is
+/// not known.
+std::string step_time_of(const std::string& path, const profiler::TimeRequest& request);
+
+}  // namespace shardlens
