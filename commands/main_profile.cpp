@@ -1,6 +1,7 @@
 #include <cstdio>
 
 #include "base/process/program.h"
+#include "commands/step_times.h"
 #include "profiler/commands/commands.h"
 #include "profiler/file/reader.h"
 #include "profiler/report/recording_report.h"
@@ -14,7 +15,8 @@ int main(int argc, char** argv) {
     const CommandOutcome outcome =
         profile_command({argv + 1, argv + argc}, {.analyse = report_of,
                                                   .check = check_profile,
-                                                  .write_page = shardlens::viewer::export_page});
+                                                  .write_page = shardlens::viewer::export_page,
+                                                  .time = step_time_of});
     print_output(outcome.out);
     print_output(outcome.error, stderr);
     return outcome.exit_code;

@@ -9,6 +9,7 @@
 #include "base/process/installation.h"
 #include "base/process/program.h"
 #include "commands/recording_replay.h"
+#include "commands/step_times.h"
 #include "profiler/record/accounts.h"
 #include "profiler/record/judged_rank.h"
 #include "profiler/record/next_steps.h"
@@ -51,13 +52,24 @@ std::string unrecorded_text(const RecordedRun& run, const std::vector<RecordVerd
   return fmt::format("does not fit: process {} ran out of memory: {}\n", told->process, told->text);
 }
 
+/// Returns how long a step takes, if the work of the GPU was traced; or why that cannot be said.
+std::string step_time_text(const RecordOptions& options, const std::string& recording) {
+  if (!options.traces_work) return {};
+  try {
+    return "\n" + step_time_of(recording, {});
+  } catch (const std::exception& error) {
+    return fmt::format("\nstep time: {}\n", error.what());
+  }
+}
+
 /// Prints what was recorded, verdicts first, and returns the verdicts.
 std::vector<RecordVerdict> report_all(const RecordOptions& options, const RecordedRun& run) {
   const std::vector<JudgedRank> ranks = judge(options, run, replays_of);
   const std::vector<RecordVerdict> verdicts = verdicts_of(ranks);
   const std::string next = next_steps(options.out, ranks);
   print_output("\n" + unrecorded_text(run, verdicts) + verdicts_text(ranks) + "\n" +
-               profiler::report_text(reports_of(ranks)) + next);
+               profiler::report_text(reports_of(ranks)) +
+               step_time_text(options, run.recordings.front()) + next);
   return verdicts;
 }
 

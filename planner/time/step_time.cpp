@@ -362,7 +362,7 @@ bool has_measured_links(const WorkTrace& trace, const Gpu& gpu) {
 
 void add_doubts(const WorkTrace& trace, const Gpu& gpu, const Rounds& rounds, StepTime& result) {
   if (!result.is_measured) {
-    result.doubts.push_back("no product of matrices on a " + std::string(gpu.display_name) +
+    result.doubts.push_back("no product of matrices on " + std::string(gpu.display_name) +
                             " was checked: its times are scaled from another GPU");
   }
   if (!rounds.are_alike) {

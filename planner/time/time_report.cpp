@@ -57,7 +57,7 @@ nlohmann::json a_second(double count, const StepTime& time) {
 std::string step_time_text(const StepTime& time, const Gpu& gpu) {
   if (time.seconds <= 0) return "step time: the recording has no trace of work\n";
   std::string text =
-      fmt::format("step time: {} on a {} ({} to {}), cold\n", duration_text(time.seconds),
+      fmt::format("step time: {} on {} ({} to {}), cold\n", duration_text(time.seconds),
                   gpu.display_name, duration_text(time.low()), duration_text(time.high()));
   text += fmt::format("  it goes to: {}\n", parts_text(time));
   if (time.flops > 0) {

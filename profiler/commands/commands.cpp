@@ -12,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/check.h"
 #include "base/process/command_line.h"
 #include "base/shown.h"
 #include "base/units.h"
@@ -100,6 +101,29 @@ CommandOutcome report(const Arguments& arguments, const Recordings& recordings) 
   return {.exit_code = analysed.failures.empty() ? 0 : 1,
           .out = json ? report_json(analysed.ranks) : report_text(analysed.ranks),
           .error = analysed.failures};
+}
+
+// --- time ----------------------------------------------------------------------------------------
+
+CommandOutcome time(const Arguments& arguments, const Recordings& recordings) {
+  CLI::App app;
+  std::string name;
+  std::optional<int32_t> rank;
+  TimeRequest request;
+  app.add_option("RUN|FILE", name)->required();
+  app.add_option("--rank", rank);
+  app.add_option("--gpu", request.gpu);
+  app.add_option("--host", request.host);
+  app.add_flag("--json", request.json);
+  parse_flags(app, arguments);
+  if (!(request.host > 0 && request.host <= 100)) {
+    throw std::invalid_argument(fmt::format(
+        "--host {}: not a factor between 0 and 100 of the recording host's time", request.host));
+  }
+  check(recordings.time != nullptr, "profile time without a prediction");
+  const std::vector<std::string> files = recordings_of(name, rank);
+  if (files.empty()) throw std::invalid_argument(fmt::format("{}: has no recording", name));
+  return {.out = recordings.time(files.front(), request), .error = {}};
 }
 
 // --- diff ----------------------------------------------------------------------------------------
@@ -220,6 +244,10 @@ constexpr std::array kCommands = {
             "show where the memory was at every rank's peak; FILE may be a snapshot that PyTorch "
             "made, of whose GPUs --device chooses one",
             report},
+    Command{"time", "RUN|FILE [--rank R] [--gpu NAME] [--host FACTOR] [--json]",
+            "predict how long a step takes, from what `record --time` traced, on another GPU if "
+            "named, with a host that takes FACTOR times as long as the one that recorded",
+            time},
     Command{"diff", "A B [--fail-above P% [--allow WORD,...]] [--json]",
             "compare two runs or files; exit code 1 if B's peak is more than P percent above A's, "
             "2 if they cannot be compared; see shardlens gate --help",

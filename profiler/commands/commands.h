@@ -18,11 +18,19 @@ struct CommandOutcome {
   std::string error;  // for stderr, in whole lines
 };
 
+/// Asks how long a step takes.
+struct TimeRequest {
+  std::string gpu{};  // empty: the recorded one
+  double host = 1;    // the target host's time, as a multiple of the recording host's
+  bool json = false;
+};
+
 /// The functions by which commands read recordings and write pages. All throw as Reader does.
 struct Recordings {
   std::function<RankReport(const std::string& path)> analyse;
   std::function<FileReport(const std::string& path)> check;
   PageWriter write_page = {};
+  std::function<std::string(const std::string& path, const TimeRequest& request)> time = {};
 };
 
 /// Runs the command in `arguments`, which do not include the program's name. The exit code is 0 if

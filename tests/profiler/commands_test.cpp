@@ -39,8 +39,14 @@ FileReport check_small(const std::string& path) {
   return report;
 }
 
+std::string time_of(const std::string& path, const TimeRequest& request) {
+  return std::filesystem::path(path).filename().string() + " " + request.gpu + " " +
+         std::to_string(request.host) + (request.json ? " json" : "");
+}
+
 CommandOutcome command(const std::vector<std::string>& arguments) {
-  return profile_command(arguments, {.analyse = analyse_small, .check = check_small});
+  return profile_command(arguments,
+                         {.analyse = analyse_small, .check = check_small, .time = time_of});
 }
 
 /// A run with a recording of each size, rank by rank.
@@ -114,6 +120,15 @@ TEST_CASE("check lists the blocks and fails if one is damaged") {
   const CommandOutcome damaged = command({"check", run.file(1)});
   CHECK(damaged.exit_code == 1);
   CHECK(damaged.error == "shardlens profile: " + run.file(1) + ": offset 64: checksum\n");
+}
+
+TEST_CASE("time asks for one rank of a run, on a GPU and with a host") {
+  const Run run({"1", "2"});
+  CHECK(command({"time", run.path()}).out == "rank0.slp  1.000000");
+  CHECK(command({"time", run.path(), "--rank", "1", "--gpu", "h200", "--host", "0.5", "--json"})
+            .out == "rank1.slp h200 0.500000 json");
+  CHECK_THROWS_AS(command({"time", run.path(), "--host", "0"}), std::invalid_argument);
+  CHECK_THROWS_AS(command({"time", run.path(), "--host", "nan"}), std::invalid_argument);
 }
 
 TEST_CASE("wrong usage of profile is refused in a line that says how to fix it") {
