@@ -365,7 +365,9 @@ void add_doubts(const WorkTrace& trace, const Gpu& gpu, const Rounds& rounds, St
     result.doubts.push_back("no product of matrices on " + std::string(gpu.display_name) +
                             " was checked: its times are scaled from another GPU");
   }
-  if (!rounds.are_alike) {
+  if (!rounds.are_steps && !rounds.are_alike) {
+    result.doubts.push_back("nothing repeats: this is the time of all that was recorded");
+  } else if (!rounds.are_alike) {
     result.doubts.push_back("no two steps of the recording do the same work");
   }
   const auto guessed = static_cast<size_t>(WorkClass::other_kernels);
