@@ -447,7 +447,10 @@ Recorder::~Recorder() {
   if (active() == this) close();
 }
 
-void Recorder::forget_after_fork() { active_recorder.store(nullptr, std::memory_order_release); }
+void Recorder::forget_after_fork() {
+  WorkRecorder::leave();
+  active_recorder.store(nullptr, std::memory_order_release);
+}
 
 Recorder* Recorder::active() { return active_recorder.load(std::memory_order_acquire); }
 

@@ -40,11 +40,16 @@ std::vector<int32_t> world_ranks(int size) {
   return {ranks.begin(), ranks.end()};
 }
 
+/// Returns the null device's pointer to its observer; null on a real GPU.
+std::atomic<WorkObserver*>* observer_of_device() {
+  return static_cast<std::atomic<WorkObserver*>*>(
+      ::dlsym(RTLD_DEFAULT, "shardlens_null_work_observer"));
+}
+
 }  // namespace
 
 bool WorkRecorder::start() {
-  auto* const observer = static_cast<std::atomic<WorkObserver*>*>(
-      ::dlsym(RTLD_DEFAULT, "shardlens_null_work_observer"));
+  std::atomic<WorkObserver*>* const observer = observer_of_device();
   capture_of_ = reinterpret_cast<CaptureOf*>(::dlsym(RTLD_DEFAULT, "shardlens_null_capture_of"));
   if (observer == nullptr || capture_of_ == nullptr) return false;
   observer->store(this, std::memory_order_release);
@@ -54,8 +59,13 @@ bool WorkRecorder::start() {
 
 void WorkRecorder::step(int64_t step) { note({.work = {.kind = WorkKind::step}, .about = step}); }
 
-void WorkRecorder::finish() {
+void WorkRecorder::leave() {
+  if (auto* const observer = observer_of_device()) observer->store(nullptr);
   OwnTime::is_counted = false;
+}
+
+void WorkRecorder::finish() {
+  leave();
   const std::scoped_lock lock(mutex_);
   if (encoder_.items() > 0 && !has_finished_) {
     if (WorkBlock last = encoder_.take(); last.count > 0) writer_.append_work(std::move(last));

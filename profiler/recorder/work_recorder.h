@@ -21,6 +21,8 @@ class WorkRecorder final : public WorkObserver {
   /// Begins to observe the null device; returns false if the process has none.
   bool start();
   void step(int64_t step);
+  /// Lets no recorder observe the null device, in this process or in one that was forked.
+  static void leave();
   /// Ends the trace. The object must live on, since another thread may still call it.
   void finish();
 

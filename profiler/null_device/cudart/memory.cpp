@@ -141,6 +141,11 @@ void tell_copy(const void* target, const void* source, size_t bytes, const void*
   });
 }
 
+cudaError_t copy_async(void* target, const void* source, size_t bytes, cudaStream_t stream) {
+  if (check_feed != nullptr) check_copy_async(target, source, bytes, stream);
+  return copy(target, source, bytes);
+}
+
 cudaError_t allocate(void** address, size_t bytes) {
   CUdeviceptr allocated = 0;
   const CUresult error = bytes == 0 ? CUDA_SUCCESS : cuMemAlloc(&allocated, bytes);
@@ -178,18 +183,17 @@ cudaError_t cudaMemcpy(void* target, const void* source, size_t bytes, cudaMemcp
 
 cudaError_t cudaMemcpyAsync(void* target, const void* source, size_t bytes, cudaMemcpyKind,
                             cudaStream_t stream) {
-  if (check_feed != nullptr) check_copy_async(target, source, bytes, stream);
   tell_copy(target, source, bytes, stream, true);
-  return copy(target, source, bytes);
+  return copy_async(target, source, bytes, stream);
 }
 
 cudaError_t cudaMemcpy2DAsync(void* target, size_t target_pitch, const void* source,
                               size_t source_pitch, size_t width_bytes, size_t height,
-                              cudaMemcpyKind kind, cudaStream_t stream) {
+                              cudaMemcpyKind, cudaStream_t stream) {
+  tell_copy(target, source, width_bytes * height, stream, true);
   for (size_t row = 0; row < height; ++row) {
-    cudaMemcpyAsync(static_cast<char*>(target) + row * target_pitch,
-                    static_cast<const char*>(source) + row * source_pitch, width_bytes, kind,
-                    stream);
+    copy_async(static_cast<char*>(target) + row * target_pitch,
+               static_cast<const char*>(source) + row * source_pitch, width_bytes, stream);
   }
   return cudaSuccess;
 }
