@@ -49,6 +49,11 @@ bool forget_own(uint64_t address);
 std::unique_ptr<at::ObserverContext> begin_operator(const at::RecordFunction& function);
 void end_operator(const at::RecordFunction& function, at::ObserverContext* context);
 
+/// Measures what PyTorch takes to call our callbacks for an operator, which OwnTime counts from
+/// then on. Takes a few milliseconds, in which the calling thread is in no operator and
+/// in no OwnTime.
+void measure_calls();
+
 /// Returns the number of the innermost call of the thread in a trace of work; 0: there is none.
 uint32_t number_of_call(WorkEncoder& encoder);
 

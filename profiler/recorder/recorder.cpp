@@ -479,7 +479,9 @@ void Recorder::phase(Phase phase) {
 void Recorder::step(int64_t step) { hooks_->append({.value = step, .kind = EventKind::step}); }
 
 void Recorder::step_of_work(int64_t step) {
-  if (hooks_->work() != nullptr) hooks_->work()->step(step);
+  if (hooks_->work() == nullptr) return;
+  if (step == 0) measure_calls();
+  hooks_->work()->step(step);
 }
 
 void Recorder::begin_action(int32_t action) {

@@ -316,8 +316,8 @@ void shardlens_record_leave_driver() {
 
 void shardlens_record_step(int64_t step) {
   if (Recorder* const active = Recorder::active()) {
-    const OwnTime own;
     active->step_of_work(step);
+    const OwnTime own;
     sample_device(*active);
     sample_host_now_and_then(*active);
   }
