@@ -111,7 +111,7 @@ void change(std::string& bytes, size_t at, const std::function<void(T&)>& edit) 
 }  // namespace
 
 TEST_CASE("recordings of every version so far are read") {
-  for (const std::string version : {"v1", "v1.1", "v1.2", "v1.3", "v1.4", "v1.5"}) {
+  for (const std::string version : {"v1", "v1.1", "v1.2", "v1.3", "v1.4", "v1.5", "v1.6"}) {
     CAPTURE(version);
     const Profile profile = read_profile((kFixtures / (version + ".slp")).string());
     CHECK(profile.judgement.faults.empty());

@@ -8,6 +8,7 @@
 #include <catch2/catch_get_random_seed.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
+#include <filesystem>
 #include <random>
 #include <stdexcept>
 
@@ -138,7 +139,66 @@ void expect_sound(const WorkTrace& trace) {
   for (const OperatorCall& call : trace.calls) REQUIRE(call.name < trace.strings.size());
 }
 
+const std::string kFixture = SHARDLENS_SOURCE_DIR "/tests/fixtures/profile/v1.6-work.slp";
+
+/// The trace that the fixture holds: a product, a copy, two streams, a step and a collective.
+WorkTrace fixture_trace() {
+  WorkTrace trace;
+  trace.strings = {"", "cublasLtMatmul", "aten::addmm", "void fill<float>(float*)",
+                   "ncclAllReduce"};
+  trace.calls = {{}, {2, true, {{NumberType::bf16, 1, {8, 4}}, {NumberType::boolean, 0, {1}}}}};
+  trace.communicators = {{}, {4, 1, {1, 3, 5, 7}}};
+  trace.work = {
+      {.kind = WorkKind::product,
+       .name = 1,
+       .call = 1,
+       .product = {.m = 8, .n = 2, .k = 4, .a = NumberType::bf16, .compute = NumberType::fp32}},
+      {.kind = WorkKind::kernel, .name = 3, .launch = {.grid = {7, 1, 1}, .block = {128, 1, 1}}},
+      {.kind = WorkKind::event_record},
+      {.kind = WorkKind::event_wait},
+      {.kind = WorkKind::copy, .copy = {4096, CopyKind::device_to_host, true, true}},
+      {.kind = WorkKind::step},
+      {.kind = WorkKind::collective,
+       .name = 4,
+       .collective = {CollectiveKind::all_reduce, 1 << 20, NumberType::fp16, 1, -1, false}}};
+  trace.items = {{.time_ns = 1000, .work = 0},
+                 {.time_ns = 3000, .own_ns = 400, .work = 1},
+                 {.time_ns = 3500, .work = 2},
+                 {.time_ns = 4000, .about = 2, .work = 3, .stream = 1},
+                 {.time_ns = 4100, .work = 4, .stream = 1, .thread = 1, .graph = 2},
+                 {.time_ns = 9000, .about = 0, .work = 5},
+                 {.time_ns = 9100, .work = 6, .stream = 2}};
+  return trace;
+}
+
+WorkBlock encode(const WorkTrace& trace) {
+  WorkEncoder encoder;
+  for (const std::string& text : trace.strings) encoder.string(text);
+  for (const OperatorCall& call : trace.calls) encoder.call(call);
+  for (const WorkCommunicator& one : trace.communicators) encoder.communicator(one);
+  for (const Work& work : trace.work) encoder.work(work);
+  for (const WorkItem& item : trace.items) encoder.add(item);
+  return encoder.take();
+}
+
 }  // namespace
+
+TEST_CASE("the trace of the first version that had one is read") {
+  const WorkTrace read = read_work(kFixture), wanted = fixture_trace();
+  CHECK(read.faults.empty());
+  CHECK(read.strings == wanted.strings);
+  CHECK(read.calls == wanted.calls);
+  CHECK(read.communicators == wanted.communicators);
+  CHECK(read.work == wanted.work);
+  CHECK(read.items == wanted.items);
+}
+
+// Run once: the file is never written again.
+TEST_CASE("write the fixture of a trace of work", "[.fixture]") {
+  if (std::filesystem::exists(kFixture)) SKIP("it exists");
+  Writer writer(kFixture, tests::header_of_rank(0));
+  writer.append_work(encode(fixture_trace()));
+}
 
 TEST_CASE("a trace of work is read as it was written, in one block or many") {
   const uint64_t seed = Catch::getSeed();
