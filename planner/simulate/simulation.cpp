@@ -126,7 +126,7 @@ void Simulation::draw_weights() {
     const StateRange range = range_of(train_, place, options_.rank);
     const DType dtype = train_.groups[place.group].buckets[place.bucket].dtype;
     if (!has_cast || dtype == kMasterDType || range.numel == 0) continue;
-    const meta::OperatorCall call(host_context_);
+    const meta::CallScope call(host_context_);
     const meta::Tensor part = drawn.reshape({-1}).narrow(0, range.begin, range.numel);
     meta::take_and_release(host_context_, part.sizes(), meta::type_of(dtype));
   }
@@ -152,7 +152,7 @@ void Simulation::make_batch() {
 void Simulation::order_samples() {
   const TimelineScope scope(timeline_, Category::input, "sample order");
   const auto shuffled = [&](int64_t all) {
-    const meta::OperatorCall call(host_context_);
+    const meta::CallScope call(host_context_);
     meta::Tensor made = meta::pointwise(host_context_, {all}, meta::Type::int64);
     meta::take_and_release(host_context_, {}, meta::Type::int64);
     return made;

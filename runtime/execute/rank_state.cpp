@@ -299,9 +299,9 @@ at::Tensor RankState::part_of(int group, int bucket, int slot, int parts, int in
 
 /// Returns, for all buckets that ranks share, the copies of this rank's part into the copy that
 /// fewer ranks keep.
-std::vector<Copy> RankState::kept_parts(int group, int slot, int kept_slot) const {
+std::vector<TensorCopy> RankState::kept_parts(int group, int slot, int kept_slot) const {
   const int parts = schedule_.regather_shards;
-  std::vector<Copy> copies;
+  std::vector<TensorCopy> copies;
   int64_t offset = 0;
   for (size_t bucket = 0; bucket < schedule_.groups[group].buckets.size(); ++bucket) {
     if (schedule_.groups[group].buckets[bucket].whole) continue;
@@ -314,8 +314,8 @@ std::vector<Copy> RankState::kept_parts(int group, int slot, int kept_slot) cons
   return copies;
 }
 
-const std::vector<Copy>& RankState::gather_copies(int group, int slot, int kept_slot) {
-  std::vector<Copy>& copies = gather_copies_[{group, slot, kept_slot}];
+const std::vector<TensorCopy>& RankState::gather_copies(int group, int slot, int kept_slot) {
+  std::vector<TensorCopy>& copies = gather_copies_[{group, slot, kept_slot}];
   if (!copies.empty()) return copies;
   const std::vector<planner::Bucket>& buckets = schedule_.groups[group].buckets;
   for (size_t i = 0; i < buckets.size(); ++i) {
@@ -329,8 +329,8 @@ const std::vector<Copy>& RankState::gather_copies(int group, int slot, int kept_
   return copies;
 }
 
-const std::vector<Copy>& RankState::keep_copies(int group, int slot, int kept_slot) {
-  std::vector<Copy>& copies = keep_copies_[{group, slot, kept_slot}];
+const std::vector<TensorCopy>& RankState::keep_copies(int group, int slot, int kept_slot) {
+  std::vector<TensorCopy>& copies = keep_copies_[{group, slot, kept_slot}];
   if (copies.empty()) copies = kept_parts(group, slot, kept_slot);
   return copies;
 }

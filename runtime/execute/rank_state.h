@@ -31,7 +31,7 @@ using StateRange = planner::StateRange;
 
 /// Describes a copy to be made: `to` of one dtype, `from` of the same or another; both 1D of the
 /// same length.
-struct Copy {
+struct TensorCopy {
   at::Tensor to;
   at::Tensor from;
 };
@@ -62,9 +62,9 @@ class RankState {
 
   /// Returns the copies that fill this rank's part of an unsharded slot: from its masters, or from
   /// the part that all share in `kept_slot` (-1: none).
-  const std::vector<Copy>& gather_copies(int group, int slot, int kept_slot);
+  const std::vector<TensorCopy>& gather_copies(int group, int slot, int kept_slot);
   /// Returns the copies that keep a part of an unsharded slot in `kept_slot`.
-  const std::vector<Copy>& keep_copies(int group, int slot, int kept_slot);
+  const std::vector<TensorCopy>& keep_copies(int group, int slot, int kept_slot);
   /// Returns the place of a parameter's gradient in its bucket's reduce slot, in the parameter's
   /// shape.
   const at::Tensor& gradient(int parameter, int slot);
@@ -107,7 +107,7 @@ class RankState {
   /// Divides a bucket in an unsharded slot into `parts` equal parts, and returns the one at
   /// `index`.
   at::Tensor part_of(int group, int bucket, int slot, int parts, int index) const;
-  std::vector<Copy> kept_parts(int group, int slot, int kept_slot) const;
+  std::vector<TensorCopy> kept_parts(int group, int slot, int kept_slot) const;
 
   const planner::Schedule& schedule_;
   int rank_;
@@ -121,8 +121,8 @@ class RankState {
   std::vector<bool> bound_;
   at::Tensor step_count_;
 
-  std::map<CopyKey, std::vector<Copy>> gather_copies_;
-  std::map<CopyKey, std::vector<Copy>> keep_copies_;
+  std::map<CopyKey, std::vector<TensorCopy>> gather_copies_;
+  std::map<CopyKey, std::vector<TensorCopy>> keep_copies_;
   std::vector<View> gradients_;  // by parameter
   std::vector<std::vector<BucketViews>> bucket_views_;
 };

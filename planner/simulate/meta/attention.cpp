@@ -102,7 +102,7 @@ AttentionKernel choose_attention(const Tensor& query, const Tensor& key, const T
 
 Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value,
                  const AttentionOptions& options) {
-  const OperatorCall call(query.context());
+  const CallScope call(query.context());
   switch (choose_attention(query, key, value, options)) {
     case AttentionKernel::flash:
       return query.is_cuda() ? flash_attention(query, key, value)
@@ -118,7 +118,7 @@ Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value,
 Tensor repeat_interleave(const Tensor& input, int64_t repeats, int64_t dim) {
   Sizes sizes = input.sizes();
   sizes[static_cast<size_t>(dim)] *= repeats;
-  const OperatorCall call(input.context());
+  const CallScope call(input.context());
   Tensor result = Tensor::empty(input.context(), sizes, input.scalar_type());
   return with_node(result, {&input}, {}, [dim, repeats](Node&, Tensors&& gradients) -> Tensors {
     return {sum_of_repeats(gradients[0], dim, repeats)};

@@ -80,7 +80,7 @@ class Run {
   }
 
   void evaluate(Node& node) {
-    const OperatorCall call(context_);
+    const CallScope call(context_);
     Tensors outputs = node.backward(node, std::move(tasks_.at(&node).gradients));
     check(outputs.size() >= node.next.size(),
           "a node's backward gives fewer gradients than it had inputs");

@@ -74,12 +74,12 @@ class GradMode {
 
 /// An operator call of LibTorch, which lasts as long as this lives. Memory that is taken and freed
 /// inside one call is workspace.
-class OperatorCall {
+class CallScope {
  public:
-  explicit OperatorCall(Context& context) : memory_(*context.memory) { memory_.begin_operator(); }
-  ~OperatorCall() { memory_.end_operator(); }
-  OperatorCall(const OperatorCall&) = delete;
-  OperatorCall& operator=(const OperatorCall&) = delete;
+  explicit CallScope(Context& context) : memory_(*context.memory) { memory_.begin_operator(); }
+  ~CallScope() { memory_.end_operator(); }
+  CallScope(const CallScope&) = delete;
+  CallScope& operator=(const CallScope&) = delete;
 
  private:
   Memory& memory_;

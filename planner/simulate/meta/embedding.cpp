@@ -133,7 +133,7 @@ Tensor table_gradient(const Tensor& given_gradient, const Tensor& ids, const Siz
 
 Tensor embedding(const Tensor& weight, const Tensor& ids) {
   Context& context = weight.context();
-  const OperatorCall call(context);
+  const CallScope call(context);
   Sizes sizes = ids.sizes();
   sizes.push_back(weight.size(1));
   Tensor output = Tensor::empty(context, sizes, weight.scalar_type());

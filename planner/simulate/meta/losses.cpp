@@ -15,7 +15,7 @@ constexpr int64_t kFloatBytes = 4;
 
 /// Computes log_softmax over classes.
 Tensor log_softmax(const Tensor& input) {
-  const OperatorCall call(input.context());
+  const CallScope call(input.context());
   Tensor output = empty_like(input);
   return with_node(output, {&input}, {output}, [](Node&, Tensors&& gradients) -> Tensors {
     return {empty_like(gradients[0])};
@@ -25,7 +25,7 @@ Tensor log_softmax(const Tensor& input) {
 /// Returns the mean over rows; its backward needs the sum of the rows' weights too.
 Tensor nll_loss(const Tensor& input) {
   Context& context = input.context();
-  const OperatorCall call(context);
+  const CallScope call(context);
   Tensor mean = Tensor::empty(context, {}, input.scalar_type());
   const Tensor total_weight = Tensor::empty(context, {}, input.scalar_type());
   return with_node(mean, {&input}, {input, total_weight},
@@ -34,7 +34,7 @@ Tensor nll_loss(const Tensor& input) {
 
 Tensor mean_cross_entropy(const Tensor& logits) {
   const Tensor wide = logits.to(Type::fp32);
-  const OperatorCall call(logits.context());
+  const CallScope call(logits.context());
   return nll_loss(log_softmax(wide));
 }
 

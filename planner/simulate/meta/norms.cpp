@@ -70,7 +70,7 @@ Tensors fused_forward(const Tensor& given_input, size_t statistics) {
 }  // namespace
 
 Tensor layer_norm(const Tensor& input, const Tensor& weight, const Tensor& bias) {
-  const OperatorCall call(input.context());
+  const CallScope call(input.context());
   Tensors made = fused_forward(input, 2);
   Tensor& output = made[0];
   return with_node(output, {&input, &weight, &bias}, {bias, input, weight, made[1], made[2]},
@@ -80,7 +80,7 @@ Tensor layer_norm(const Tensor& input, const Tensor& weight, const Tensor& bias)
 }
 
 Tensor rms_norm(const Tensor& input, const Tensor& weight) {
-  const OperatorCall call(input.context());
+  const CallScope call(input.context());
   if (!input.is_cuda()) return composite_rms_norm(input, weight);
   Tensors made = fused_forward(input, 1);
   Tensor& output = made[0];

@@ -58,7 +58,7 @@ void multiply(const Tensor& a, const Tensor& b, BlasLibrary library = BlasLibrar
 
 /// Multiplies [n, k] x [k] -> [n].
 Tensor product_with_vector(const Tensor& matrix) {
-  const OperatorCall call(matrix.context());
+  const CallScope call(matrix.context());
   Tensor output = Tensor::empty(matrix.context(), {matrix.size(0)}, matrix.scalar_type());
   const Holder copy(copy_for_blas(matrix));
   take_blas_workspace(matrix.context(), BlasLibrary::cublas);
@@ -129,7 +129,7 @@ Tensors product_gradients(Node& node, const Tensor& gradient, const Leaf* leaf, 
   if (node.wants(1)) results[1] = weight_gradient(gradient, input, leaf);
   if (node.wants(0)) {
     const Tensor rows = memory_for_gradient_of(input, use);
-    const OperatorCall call(input.context());
+    const CallScope call(input.context());
     multiply(gradient, weight);
     results[0] = rows.view(input.sizes());
   }
@@ -152,7 +152,7 @@ Sizes product_sizes(const Tensor& input, const Tensor& weight) {
 
 /// Multiplies as at::linear does, without a graph.
 Tensor linear_forward(const Tensor& input, const Tensor& weight, BlasLibrary library) {
-  const OperatorCall call(input.context());
+  const CallScope call(input.context());
   return blas_product(as_matrix(input.detach()), weight.detach().t(), library)
       .view(product_sizes(input, weight));
 }
@@ -173,7 +173,7 @@ Tensor empty_like(const Tensor& tensor, Type type) {
 // ---- BLAS ---------------------------------------------------------------------------------------
 
 Tensor blas_product(const Tensor& a, const Tensor& b, BlasLibrary library) {
-  const OperatorCall call(a.context());
+  const CallScope call(a.context());
   Tensor output = Tensor::empty(a.context(), {a.size(0), b.size(1)}, a.scalar_type());
   multiply(a, b, library);
   return output;
@@ -190,7 +190,7 @@ BlasLibrary library_with_bias(const Tensor& input, const Tensor& weight) {
 // ---- element by element -------------------------------------------------------------------------
 
 Tensor pointwise(Context& context, const Sizes& sizes, Type type) {
-  const OperatorCall call(context);
+  const CallScope call(context);
   return Tensor::empty(context, sizes, type);
 }
 
@@ -200,7 +200,7 @@ void take_and_release(Context& context, const Sizes& sizes, Type type) {
 
 Tensor add(const Tensor& a, const Tensor& b) {
   Context& context = a.context();
-  const OperatorCall call(context);
+  const CallScope call(context);
   Tensor sum = Tensor::empty(context, broadcast(a.sizes(), b.sizes()), a.scalar_type());
   if (!needs_node({&a, &b})) return sum;
   auto node = add_node(
@@ -221,18 +221,18 @@ Number::Number(Context& context, Type type) {
 }
 
 Tensor with_number(Context& context, const Sizes& sizes, Type type) {
-  const OperatorCall call(context);
+  const CallScope call(context);
   const Holder number(Number(context, type));
   return Tensor::empty(context, sizes, type);
 }
 
 void in_place_with_number(Context& context, Type type) {
-  const OperatorCall call(context);
+  const CallScope call(context);
   const Holder number(Number(context, type));
 }
 
 Tensor compared_with_number(Context& context, const Sizes& sizes, Type type) {
-  const OperatorCall call(context);
+  const CallScope call(context);
   Number number(context, type);
   Tensor output = Tensor::empty(context, sizes, Type::boolean);
   number.own = {};
@@ -269,7 +269,7 @@ Tensor Tensor::index_select(int64_t dim, const Tensor& indices) const {
 
 /// LibTorch makes a tensor of the number first.
 Tensor Tensor::remainder(int64_t) const {
-  const OperatorCall call(*context_);
+  const CallScope call(*context_);
   const Tensor number = empty(*context_, {1}, type_);
   return empty(*context_, broadcast(sizes_, number.sizes()), type_);
 }
@@ -284,7 +284,7 @@ Tensor Tensor::eq(const Tensor&) const { return empty_like(*this, Type::boolean)
 
 /// LibTorch reads booleans in the sum's dtype.
 Tensor Tensor::sum() const {
-  const OperatorCall call(*context_);
+  const CallScope call(*context_);
   Tensor total = empty(*context_, {}, Type::int64);
   take_and_release(*context_, sizes_, Type::int64);
   return total;
@@ -293,7 +293,7 @@ Tensor Tensor::sum() const {
 /// LibTorch multiplies two comparisons: of the absolute value with infinity, of the input with
 /// itself.
 Tensor Tensor::isfinite() const {
-  const OperatorCall call(*context_);
+  const CallScope call(*context_);
   const auto flags_of = [](const Tensor& a, const Tensor&) { return empty_like(a, Type::boolean); };
   const Tensor size = empty_like(*this);
   const Tensor is_bounded = compared_with_number(*context_, size.sizes(), size.scalar_type());
@@ -303,7 +303,7 @@ Tensor Tensor::isfinite() const {
 
 Tensor power(const Tensor& exponents) {
   Context& context = exponents.context();
-  const OperatorCall call(context);
+  const CallScope call(context);
   Tensor output = empty_like(exponents);
   const Holder number(Number(context, exponents.scalar_type()));
   const Holder base(context.is_cuda() ? Tensor::empty(context, {}, Type::fp64) : Tensor());
@@ -311,14 +311,14 @@ Tensor power(const Tensor& exponents) {
 }
 
 Tensor gelu(const Tensor& input) {
-  const OperatorCall call(input.context());
+  const CallScope call(input.context());
   Tensor output = empty_like(input);
   return with_node(output, {&input}, {input},
                    [](Node& self, Tensors&&) -> Tensors { return {empty_like(self.saved[0])}; });
 }
 
 Tensor relu(const Tensor& input) {
-  const OperatorCall call(input.context());
+  const CallScope call(input.context());
   Tensor output = empty_like(input);
   return with_node(output, {&input}, {output}, [](Node&, Tensors&& gradients) -> Tensors {
     return {empty_like(gradients[0])};
@@ -331,7 +331,7 @@ Tensor Tensor::relu() const { return meta::relu(*this); }
 
 Tensor cat(const Tensors& parts, int64_t dim) {
   Context& context = parts[0].context();
-  const OperatorCall call(context);
+  const CallScope call(context);
   const auto at = static_cast<size_t>(dim);
   Sizes sizes = parts[0].sizes();
   sizes[at] = 0;

@@ -271,7 +271,7 @@ enum class Kind { sum, amax, norm };
 
 Tensor reduce(const Tensor& input, const std::vector<int64_t>& dims, Type type, Kind kind) {
   Context& context = input.context();
-  const OperatorCall call(context);
+  const CallScope call(context);
   const Tensor output = Tensor::empty(context, reduced_sizes(input, dims), type);
   if (input.is_cuda()) {
     const bool widens = kind != Kind::amax && is_reduced(input.scalar_type());
