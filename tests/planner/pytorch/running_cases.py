@@ -157,7 +157,7 @@ def main():
     if subprocess.run([PYTHON, "-c", question], capture_output=True, check=False).returncode != 0:
         print(f"skipped: {PYTHON} has no transformers")
         return NO_PYTORCH
-    return run_cases([*(case_of(*case) for case in CASES), check_written, check_solved, check_refusals])
+    return run_cases([*(case_of(*case) for case in CASES), check_written, check_solved, check_preset, check_refusals])
 
 
 if __name__ == "__main__":
