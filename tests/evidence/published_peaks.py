@@ -9,7 +9,7 @@ FILE has the published figures, one a line (../shared/published/memory_cs336.jso
 ($SHARDLENS_PUBLISHED_PROGRAMS) has clones, or folders like their .git: `authors` of the authors'
 scripts and results (OpenMOSS/SummerQuest-2026, with the commit that FILE names), and `model` of
 the model (stanford-cs336/assignment2-systems, MIT); nothing of them is kept. Its `packages` has
-einops, einx and jaxtyping for PYTHON, which has PyTorch 2.11 and NumPy.
+einops, einx, jaxtyping and tqdm for PYTHON, which has PyTorch 2.11 and NumPy.
 
 Exits with 1 if a peak differs by more than addresses explain, or if a program could not be
 recorded, and with 77 if something that it needs is missing.
@@ -37,24 +37,47 @@ MOST_SECONDS = 900
 
 # The scripts all have these.
 COMMON = ("--model-size {size} --batch-size {batch} --context-length {context} --mode {mode} "
-          "--dtype {dtype} --warmup {warmup}")
-# Each author's script, and its command line for a row.
+          "--warmup {warmup}")
+TYPED = COMMON + " --dtype {dtype}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Script:
+    """An author's script, and its command line for a row."""
+
+    name: str
+    arguments: str
+    unsaid: dict = dataclasses.field(default_factory=dict)  # that only the author's results say
+    gpu: str = ""  # that only the author's results say, one of CARDS
+
+
 SCRIPTS = {
-    "a01": ("memory_snapshot.py", COMMON + " --output {out}/peaks.csv"),
-    "a04": ("memory_snapshot.py", COMMON + " --steps 1 --seed 42 --output {out}/result.json "
-            "--snapshot-output {out}/snapshot.pickle --timeline-output {out}/timeline.png"),
-    "a10": ("memory_snapshot.py", COMMON + " --seed 0 --snapshot-output {out}/snapshot.pickle "
-            "--metadata-output {out}/result.json"),
-    "a16": ("memory_snapshot.py", COMMON + " --output {out}/snapshot.pickle"),
-    "a17": ("memory_snapshot.py", "--model-size xl --batch-size 4 --warmup 1 "
-            "--output-dir {out}/results --snapshot-dir {out}/snapshots"),
-    "a19": ("benchmark.py", COMMON + " --steps 1 --memory-history "
-            "--memory-snapshot {out}/snapshot.pickle --output {out}/result.csv"),
-    "a20": ("benchmark.py", COMMON + " --repeats 1 --device cuda --allow-oom "
-            "--memory-snapshot {out}/snapshot.pickle"),
-    "a21": ("memory_snapshot.py", COMMON + " --output {out}/steps.csv "
-            "--snapshot-output {out}/snapshot.pickle "
-            "--summary-output {out}/result.json"),
+    "a01": Script("memory_snapshot.py", TYPED + " --output {out}/peaks.csv"),
+    "a02": Script("memory_snapshot.py", TYPED + " --single-run --raw-dir {out} "
+                  "--row-json {out}/result.json", gpu="RTX 4090 (48 GB board, 540 MiB beside)"),
+    "a04": Script("memory_snapshot.py", TYPED + " --steps 1 --seed 42 --output {out}/result.json "
+                  "--snapshot-output {out}/snapshot.pickle "
+                  "--timeline-output {out}/timeline.png"),
+    "a05": Script("memory_profile_xl.py", COMMON + " --output-dir {out}/results",
+                  unsaid={"dtype": "fp32", "warmup": "1"},
+                  gpu="RTX 4090 (48 GB board, 520 MiB beside)"),
+    "a08": Script("memory_snapshot.py", TYPED + " --snapshot {out}/snapshot.pickle "
+                  "--output {out}/result.json"),
+    "a10": Script("memory_snapshot.py", TYPED + " --seed 0 "
+                  "--snapshot-output {out}/snapshot.pickle --metadata-output {out}/result.json"),
+    "a11": Script("memory_snapshot.py", TYPED + " --seed 42 --enable-nvtx --max-entries 10000 "
+                  "--snapshot-output {out}/snapshot.pickle --summary-output {out}/result.json",
+                  unsaid={"batch": "1", "warmup": "5"}),
+    "a16": Script("memory_snapshot.py", TYPED + " --output {out}/snapshot.pickle"),
+    "a17": Script("memory_snapshot.py", "--model-size xl --batch-size 4 --warmup 1 "
+                  "--output-dir {out}/results --snapshot-dir {out}/snapshots"),
+    "a19": Script("benchmark.py", TYPED + " --steps 1 --memory-history "
+                  "--memory-snapshot {out}/snapshot.pickle --output {out}/result.csv"),
+    "a20": Script("benchmark.py", TYPED + " --repeats 1 --device cuda --allow-oom "
+                  "--memory-snapshot {out}/snapshot.pickle"),
+    "a21": Script("memory_snapshot.py", TYPED + " --output {out}/steps.csv "
+                  "--snapshot-output {out}/snapshot.pickle "
+                  "--summary-output {out}/result.json"),
 }
 # Authors whose script runs all cases in one process and writes a table of them.
 TABLES = {"a17": "results/peaks.csv"}
@@ -92,6 +115,10 @@ CARDS = {
     "RTX 4090": Card("rtx4090", beside=470),
     "RTX 4090 24 GB": Card("rtx4090", capacity=24111, beside=470),
     "RTX 4090 (48 GB board)": Card("rtx4090", capacity=48519, beside=470),
+    # Two of one size. The driver of the second refused 512 MiB, though 528 MiB were free and only
+    # 455 to 475 MiB in use beside PyTorch.
+    "RTX 4090 (48 GB board, 540 MiB beside)": Card("rtx4090", capacity=48639, beside=540),
+    "RTX 4090 (48 GB board, 520 MiB beside)": Card("rtx4090", capacity=48639, beside=520),
 }
 
 
@@ -126,8 +153,10 @@ def read_cases(path):
         name, metric = row["id"].rsplit("-", 1)
         if name.split("-")[1] not in SCRIPTS:
             continue
-        case = cases.setdefault(name, Case(name, row["gpu"], row["torch"],
-                                           CONFIG.search(row["config"]).groupdict(), {}, 3))
+        script = SCRIPTS[name.split("-")[1]]
+        fields = {**CONFIG.search(row["config"]).groupdict(), **script.unsaid}
+        case = cases.setdefault(
+            name, Case(name, script.gpu or row["gpu"], row["torch"], fields, {}, 3))
         case.real[metric] = round(row["value"] * MIB)
     for i, ((size, context), (allocated, reserved)) in enumerate(OTHER_FIGURES.items()):
         fields = {"size": size, "batch": 1, "context": context, "mode": "train_step",
@@ -212,9 +241,10 @@ def set_up(options, cases, folder):
 
 
 def command_of(case, folder, out, python):
-    script, arguments = SCRIPTS[case.author]
+    script = SCRIPTS[case.author]
     return [python, HERE / "published_program.py", out / "peaks.json",
-            folder / "profiling" / script, *arguments.format(out=out, **case.fields).split()]
+            folder / "profiling" / script.name,
+            *script.arguments.format(out=out, **case.fields).split()]
 
 
 def failure_of(report):
