@@ -12,6 +12,7 @@
 #include <typeinfo>
 
 #include "profiler/recorder/own_time.h"
+#include "profiler/recorder/recorder.h"
 
 namespace shardlens::profiler {
 
@@ -32,43 +33,6 @@ void note_copied(const at::RecordFunction& function, ThreadOperators& call) {
   call.copied_at = call.depth;
 }
 
-NumberType type_of(at::ScalarType type) {
-  switch (type) {
-    case at::kDouble:
-      return NumberType::fp64;
-    case at::kFloat:
-      return NumberType::fp32;
-    case at::kHalf:
-      return NumberType::fp16;
-    case at::kBFloat16:
-      return NumberType::bf16;
-    case at::kFloat8_e4m3fn:
-    case at::kFloat8_e4m3fnuz:
-      return NumberType::fp8_e4m3;
-    case at::kFloat8_e5m2:
-    case at::kFloat8_e5m2fnuz:
-      return NumberType::fp8_e5m2;
-    case at::kLong:
-      return NumberType::int64;
-    case at::kInt:
-      return NumberType::int32;
-    case at::kShort:
-      return NumberType::int16;
-    case at::kChar:
-      return NumberType::int8;
-    case at::kByte:
-      return NumberType::uint8;
-    case at::kBool:
-      return NumberType::boolean;
-    case at::kComplexFloat:
-      return NumberType::complex64;
-    case at::kComplexDouble:
-      return NumberType::complex128;
-    default:
-      return NumberType::unknown;
-  }
-}
-
 bool has_sizes(const at::Tensor& tensor) {
   return tensor.defined() && !tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
 }
@@ -83,7 +47,7 @@ void describe_list(c10::ArrayRef<c10::IValue> list, OperatorInput& input) {
     }
     if (!value.isTensor() || !has_sizes(value.toTensor())) continue;
     if (input.tensors++ == 0) input.sizes = {0};
-    input.type = type_of(value.toTensor().scalar_type());
+    input.type = number_type(value.toTensor().scalar_type());
     input.sizes.front() += value.toTensor().numel();
   }
 }
@@ -95,7 +59,7 @@ void describe(const c10::IValue& value, OperatorInput& input) {
   if (value.isTensor()) {
     const at::Tensor& tensor = value.toTensor();
     if (!has_sizes(tensor)) return;
-    input.type = type_of(tensor.scalar_type());
+    input.type = number_type(tensor.scalar_type());
     input.tensors = 1;
     input.sizes.assign(tensor.sizes().begin(), tensor.sizes().end());
   } else if (value.isList()) {
@@ -121,7 +85,7 @@ void note_arguments(const at::RecordFunction& function, ThreadOperators& call) {
   for (const c10::IValue& value : inputs) describe(value, arguments.inputs[arguments.count++]);
 }
 
-/// What PyTorch takes to call us for one operator; 0: not measured.
+/// The time that PyTorch takes to call us for one operator; 0: not measured.
 std::atomic<int64_t> ticks_to_call = 0;
 
 constexpr int kMeasuredCalls = 200;
@@ -174,6 +138,50 @@ void begin_outermost(ThreadOperators& call) {
 
 ThreadOperators& thread_operator() { return operator_call; }
 
+NumberType number_type(at::ScalarType type) {
+  switch (type) {
+    case at::kDouble:
+      return NumberType::fp64;
+    case at::kFloat:
+      return NumberType::fp32;
+    case at::kHalf:
+      return NumberType::fp16;
+    case at::kBFloat16:
+      return NumberType::bf16;
+    case at::kFloat8_e4m3fn:
+    case at::kFloat8_e4m3fnuz:
+      return NumberType::fp8_e4m3;
+    case at::kFloat8_e5m2:
+    case at::kFloat8_e5m2fnuz:
+      return NumberType::fp8_e5m2;
+    case at::kLong:
+      return NumberType::int64;
+    case at::kInt:
+      return NumberType::int32;
+    case at::kShort:
+      return NumberType::int16;
+    case at::kChar:
+      return NumberType::int8;
+    case at::kByte:
+      return NumberType::uint8;
+    case at::kBool:
+      return NumberType::boolean;
+    case at::kComplexFloat:
+      return NumberType::complex64;
+    case at::kComplexDouble:
+      return NumberType::complex128;
+    default:
+      return NumberType::unknown;
+  }
+}
+
+bool is_in_collective() {
+  const ThreadOperators& call = operator_call;
+  const auto is_of_c10d = [](const std::string& name) { return name.starts_with("c10d::"); };
+  return std::any_of(call.names.begin(),
+                     call.names.begin() + static_cast<std::ptrdiff_t>(call.depth), is_of_c10d);
+}
+
 void set_operator_ended(void (*ended)()) { operator_ended = ended; }
 
 bool sees_inputs() { return operator_ended.load(std::memory_order_relaxed) != nullptr; }
@@ -199,6 +207,9 @@ void end_operator(const at::RecordFunction& function, at::ObserverContext*) {
   ThreadOperators& call = operator_call;
   if (call.depth == 0) return;
   --call.depth;
+  if (OwnTime::is_counted && call.names[call.depth] == "_c10d_functional::wait_tensor") {
+    if (Recorder* const active = Recorder::active()) active->await_collectives();
+  }
   if (call.operators > 0 && is_operator(function.name())) --call.operators;
   if (call.copied_at == call.depth) call.copied = 0;
   if (call.depth == 0) tell_operator_ended();

@@ -54,6 +54,11 @@ void end_operator(const at::RecordFunction& function, at::ObserverContext* conte
 /// in no OwnTime.
 void measure_calls();
 
+NumberType number_type(at::ScalarType type);
+
+/// True if the calling thread is in a call of c10d, PyTorch's collectives.
+bool is_in_collective();
+
 /// Returns the number of the innermost call of the thread in a trace of work; 0: there is none.
 uint32_t number_of_call(WorkEncoder& encoder);
 

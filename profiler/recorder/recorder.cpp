@@ -484,6 +484,16 @@ void Recorder::step_of_work(int64_t step) {
   hooks_->work()->step(step);
 }
 
+bool Recorder::has_work() const { return hooks_->work() != nullptr; }
+
+void Recorder::trace_collective(const TracedCollective& collective) {
+  if (hooks_->work() != nullptr) hooks_->work()->trace_collective(collective);
+}
+
+void Recorder::await_collectives() {
+  if (hooks_->work() != nullptr) hooks_->work()->await_collectives();
+}
+
 void Recorder::begin_action(int32_t action) {
   hooks_->append({.action = action, .kind = EventKind::action_begin});
 }

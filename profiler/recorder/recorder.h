@@ -26,6 +26,7 @@
 #include "base/fault.h"
 #include "profiler/recorder/step_window.h"
 #include "profiler/recording/profile.h"
+#include "profiler/recording/work.h"
 
 namespace shardlens::profiler {
 
@@ -66,6 +67,19 @@ struct RecorderSummary {
   Problem driver;   // why the driver's layer is missing; nothing: it is there
 };
 
+/// A collective that no NCCL was called for.
+struct TracedCollective {
+  std::string_view name;
+  CollectiveKind kind{};
+  int64_t bytes = 0;  // as Collective::bytes
+  NumberType type{};
+  int32_t peer = -1;
+  std::string group;  // PyTorch's name for it
+  int32_t ranks = 1;
+  int32_t rank = 0;
+  bool is_async = false;
+};
+
 class Recorder {
  public:
   /// Creates the file and begins to listen. Throws std::runtime_error if the file cannot be
@@ -82,6 +96,12 @@ class Recorder {
   void step(int64_t step);
   /// Begins a step of the trace of work.
   void step_of_work(int64_t step);
+  bool has_work() const;
+  /// Adds a collective to the trace of work: on the current stream, or if it is asynchronous on a
+  /// stream of its group that first waits for the current one.
+  void trace_collective(const TracedCollective& collective);
+  /// Makes the current stream wait for the asynchronous collectives so far.
+  void await_collectives();
   void begin_action(int32_t action);
   void end_action(int32_t action);
   void loss(double loss);

@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "profiler/recorder/clock.h"
 #include "profiler/recorder/operator_calls.h"
@@ -21,6 +22,30 @@ namespace {
 
 constexpr uint16_t kNoThread = UINT16_MAX;
 thread_local uint16_t own_thread = kNoThread;
+thread_local bool nccl_was_called = false;  // within a call of c10d
+
+/// True for work by which PyTorch's fake process groups, and copies around NCCL, fill the outputs
+/// of a collective.
+bool is_stand_in(WorkKind kind) {
+  return kind == WorkKind::kernel || kind == WorkKind::copy || kind == WorkKind::set;
+}
+
+/// The ranks in the world of the process groups that Python has told of.
+struct KnownGroups {
+  std::mutex mutex;
+  std::map<std::string, std::vector<int32_t>> ranks;
+};
+
+KnownGroups& known_groups() {
+  static auto& groups = *new KnownGroups;
+  return groups;
+}
+
+std::vector<int32_t> ranks_of_group(const std::string& name) {
+  const std::scoped_lock lock(known_groups().mutex);
+  const auto found = known_groups().ranks.find(name);
+  return found == known_groups().ranks.end() ? std::vector<int32_t>{} : found->second;
+}
 
 std::string demangled(const char* name) {
   int status = 0;
@@ -86,8 +111,12 @@ void WorkRecorder::note(const WorkRequest& request) {
   // thread of its own; those are not the program's questions.
   const bool is_query = request.work.kind == WorkKind::event_query;
   if (is_query && (own_thread == kNoThread || thread_operator().depth > 0)) return;
+  if (is_in_collective()) {
+    nccl_was_called |= request.work.kind == WorkKind::collective;
+    if (is_stand_in(request.work.kind)) return;
+  }
   const OwnTime own;  // counts in the interval after this item
-  const int64_t time_ns = steady_ns(c10::getApproximateTime()) - start_ns_;
+  const int64_t time_ns = now_ns();
   const std::scoped_lock lock(mutex_);
   if (!has_finished_) add(request, time_ns);
 }
@@ -114,6 +143,60 @@ void WorkRecorder::add(const WorkRequest& request, int64_t time_ns) {
   if (encoder_.is_full()) writer_.append_work(encoder_.take());
 }
 
+int64_t WorkRecorder::now_ns() const { return steady_ns(c10::getApproximateTime()) - start_ns_; }
+
+/// Returns the key of the collective's group, under which communicators_ knows it.
+const void* WorkRecorder::key_of(const TracedCollective& collective) {
+  const auto [found, is_new] = groups_.insert(collective.group);
+  if (is_new) {
+    communicators_[&*found] =
+        encoder_.communicator({.size = collective.ranks,
+                               .rank = collective.rank,
+                               .world_ranks = ranks_of_group(collective.group)});
+  }
+  return &*found;
+}
+
+void WorkRecorder::trace_collective(const TracedCollective& collective) {
+  if (std::exchange(nccl_was_called, false)) return;
+  const OwnTime own;
+  const int64_t time_ns = now_ns();
+  const std::scoped_lock lock(mutex_);
+  if (has_finished_) return;
+  const auto* const group = static_cast<const char*>(key_of(collective));
+  const void* const own_stream = group;
+  const char *const begun = group + 1, *const ended = group + 2;  // two events
+  if (collective.is_async) {
+    add({.work = {.kind = WorkKind::event_record}, .is_in_current_stream = true, .event = begun},
+        time_ns);
+    add({.work = {.kind = WorkKind::event_wait}, .stream = own_stream, .event = begun}, time_ns);
+  }
+  add({.work = {.kind = WorkKind::collective,
+                .collective = {.kind = collective.kind,
+                               .bytes = collective.bytes,
+                               .type = collective.type,
+                               .peer = collective.peer}},
+       .name = collective.name.data(),
+       .stream = own_stream,
+       .is_in_current_stream = !collective.is_async,
+       .communicator = group},
+      time_ns);
+  if (!collective.is_async) return;
+  add({.work = {.kind = WorkKind::event_record}, .stream = own_stream, .event = ended}, time_ns);
+  pending_[own_stream] = ended;
+}
+
+void WorkRecorder::await_collectives() {
+  const OwnTime own;
+  const int64_t time_ns = now_ns();
+  const std::scoped_lock lock(mutex_);
+  if (has_finished_) return;
+  for (const auto& [_, event] : std::exchange(pending_, {})) {
+    add({.work = {.kind = WorkKind::event_wait}, .is_in_current_stream = true, .event = event},
+        time_ns);
+  }
+}
+
 uint32_t WorkRecorder::name_of(const char* name) {
   if (name == nullptr) return 0;
   const auto [found, is_new] = names_.try_emplace(name, 0);
@@ -124,6 +207,11 @@ uint32_t WorkRecorder::name_of(const char* name) {
 uint16_t WorkRecorder::number_of_thread() {
   if (own_thread == kNoThread && threads_ + 1 < kNoThread) own_thread = threads_++;
   return own_thread;
+}
+
+void note_group(const std::string& name, std::vector<int32_t> world_ranks) {
+  const std::scoped_lock lock(known_groups().mutex);
+  known_groups().ranks[name] = std::move(world_ranks);
 }
 
 int64_t WorkRecorder::about_of(const WorkRequest& request) {

@@ -3,11 +3,16 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <mutex>
+#include <set>
+#include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "profiler/file/writer.h"
 #include "profiler/null_device/driver/work_feed.h"
+#include "profiler/recorder/recorder.h"
 #include "profiler/recorder/stream_numbers.h"
 
 namespace shardlens::profiler {
@@ -26,13 +31,18 @@ class WorkRecorder final : public WorkObserver {
   /// Ends the trace. The object must live on, since another thread may still call it.
   void finish();
 
+  void trace_collective(const TracedCollective& collective);
+  void await_collectives();
+
   void note(const WorkRequest& request) override;
   void note_communicator(const void* communicator, int ranks, int rank) override;
 
  private:
   using CaptureOf = uint64_t(const void* stream);
 
+  int64_t now_ns() const;
   void add(const WorkRequest& request, int64_t time_ns);
+  const void* key_of(const TracedCollective& collective);
   uint32_t name_of(const char* name);
   uint16_t number_of_thread();
   int64_t about_of(const WorkRequest& request);
@@ -49,6 +59,12 @@ class WorkRecorder final : public WorkObserver {
   std::unordered_map<const void*, uint32_t> communicators_;
   std::unordered_map<const void*, int64_t> recorded_;  // the item that last recorded an event
   uint16_t threads_ = 0;
+  // Streams and communicators of process groups that never call NCCL: their places stand for both.
+  std::set<std::string> groups_;
+  std::map<const void*, const void*> pending_;  // the event of the last collective by its stream
 };
+
+/// Notes the ranks in the world of a process group, by PyTorch's name for it.
+void note_group(const std::string& name, std::vector<int32_t> world_ranks);
 
 }  // namespace shardlens::profiler

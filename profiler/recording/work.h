@@ -32,7 +32,7 @@ enum class WorkKind : uint8_t {
   library_call,        // of a library whose sizes only the operator tells: cuDNN, cuFFT, cuSOLVER
   copy,                // Work::copy
   set,                 // Work::copy: cudaMemset
-  collective,          // Work::collective: a call of NCCL
+  collective,          // Work::collective: a call of NCCL, or of c10d in its place
   graph_launch,        // `about`: the CUDA graph, whose work the items with this `graph` are
   event_record,        //
   event_wait,          // a stream waits; `about`: the item that recorded the event

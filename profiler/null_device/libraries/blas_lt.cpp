@@ -39,7 +39,7 @@ constexpr int kInvalidValue = 7;  // CUBLAS_STATUS_INVALID_VALUE
 constexpr int kComputeType = 0, kTransposesA = 3, kTransposesB = 4, kEpilogue = 7;
 constexpr int kType = 0, kRows = 2, kColumns = 3, kBatch = 5;
 
-/// What is known of a product, and of a matrix. LibTorch only sets attributes one by one.
+/// A product and a matrix, as far as they are known. LibTorch only sets attributes one by one.
 struct MatmulDescriptor {
   int compute = 0;
   int transposes_a = 0;

@@ -4,11 +4,15 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
+#include <algorithm>
 #include <numeric>
 #include <optional>
+#include <string>
 
 #include "profiler/record/known/experts.h"
 #include "profiler/record/known/tensors.h"
+#include "profiler/recorder/operator_calls.h"
+#include "profiler/recorder/recorder.h"
 
 namespace shardlens::profiler {
 
@@ -16,6 +20,7 @@ namespace {
 
 /// The size of the group and this process's place in it, and how it reduces.
 struct Group {
+  std::string name = "";
   int64_t size = 1;
   int64_t rank = 0;
   c10d::ReduceOp::RedOpType reduction = c10d::ReduceOp::UNUSED;
@@ -34,6 +39,7 @@ void read_object(const c10::IValue& argument, Group& group) {
   if (!name) return;
   if (name->name() == "ProcessGroup") {
     const auto processes = argument.toCustomClass<c10d::ProcessGroup>();
+    group.name = processes->getGroupName();
     group.size = processes->getSize();
     group.rank = processes->getRank();
   } else if (name->name() == "ReduceOp") {
@@ -119,7 +125,7 @@ void reduce_scatter(KnownMemory& memory, const Group& group, const at::Tensor& o
 
 /// Returns what this rank sends to itself, if that is certain.
 std::optional<at::Tensor> own_part(const Call& call, const at::Tensor& values) {
-  const auto& [size, rank, _] = call.group;
+  const auto& [_, size, rank, reduction] = call.group;
   if (call.numbers.size() != 2) return std::nullopt;
   const std::vector<int64_t>& sent = call.numbers[1];
   if (sent.empty()) {
@@ -171,7 +177,80 @@ bool leaves_all(std::string_view name) {
          name == "c10d::monitored_barrier_" || name == "c10d::check_for_nan";
 }
 
+struct NamedCollective {
+  std::string_view name;
+  CollectiveKind kind;
+};
+
+constexpr NamedCollective kTraced[] = {
+    {"c10d::_allgather_base_", CollectiveKind::all_gather},
+    {"c10d::allgather_", CollectiveKind::all_gather},
+    {"c10d::allgather_coalesced_", CollectiveKind::all_gather},
+    {"c10d::allgather_into_tensor_coalesced_", CollectiveKind::all_gather},
+    {"c10d::_reduce_scatter_base_", CollectiveKind::reduce_scatter},
+    {"c10d::reduce_scatter_", CollectiveKind::reduce_scatter},
+    {"c10d::reduce_scatter_tensor_coalesced_", CollectiveKind::reduce_scatter},
+    {"c10d::allreduce_", CollectiveKind::all_reduce},
+    {"c10d::allreduce_coalesced_", CollectiveKind::all_reduce},
+    {"c10d::reduce_", CollectiveKind::reduce},
+    {"c10d::broadcast_", CollectiveKind::broadcast},
+    {"c10d::alltoall_base_", CollectiveKind::all_to_all},
+    {"c10d::alltoall_", CollectiveKind::all_to_all},
+    {"c10d::send", CollectiveKind::send},
+    {"c10d::recv_", CollectiveKind::receive}};
+
+int64_t bytes_of(const std::vector<at::Tensor>& tensors) {
+  int64_t bytes = 0;
+  for (const at::Tensor& tensor : tensors) bytes += static_cast<int64_t>(tensor.nbytes());
+  return bytes;
+}
+
+/// Returns the larger of what the call reads and what it writes.
+int64_t bytes_of(const Call& call) {
+  int64_t most = 0;
+  for (const at::Tensor& tensor : call.tensors) most = std::max(most, bytes_of({tensor}));
+  for (const std::vector<at::Tensor>& list : call.lists) most = std::max(most, bytes_of(list));
+  return most;
+}
+
+/// Returns the root, or the other rank of a message: the first number among the arguments.
+int32_t peer_of(CollectiveKind kind, const std::vector<c10::IValue>& arguments) {
+  const bool has_peer = kind == CollectiveKind::broadcast || kind == CollectiveKind::reduce ||
+                        kind == CollectiveKind::send || kind == CollectiveKind::receive;
+  if (!has_peer) return -1;
+  const auto number = std::ranges::find_if(arguments, &c10::IValue::isInt);
+  return number == arguments.end() ? -1 : static_cast<int32_t>(number->toInt());
+}
+
+/// True if the program goes on beside the call: the last truth value among its arguments, which
+/// messages do not have.
+bool is_async(const std::vector<c10::IValue>& arguments) {
+  for (auto argument = arguments.rbegin(); argument != arguments.rend(); ++argument) {
+    if (argument->isBool()) return argument->toBool();
+  }
+  return true;
+}
+
 }  // namespace
+
+void trace_collective(std::string_view name, const std::vector<c10::IValue>& arguments) {
+  Recorder* const recorder = Recorder::active();
+  const auto found = std::ranges::find(kTraced, name, &NamedCollective::name);
+  if (recorder == nullptr || !recorder->has_work() || found == std::end(kTraced)) return;
+  const Call call = call_of(arguments);
+  std::vector<at::Tensor> tensors = call.tensors;
+  for (const auto& list : call.lists) tensors.insert(tensors.end(), list.begin(), list.end());
+  if (tensors.empty() || !tensors.front().is_cuda()) return;
+  recorder->trace_collective({.name = found->name,
+                              .kind = found->kind,
+                              .bytes = bytes_of(call),
+                              .type = number_type(tensors.front().scalar_type()),
+                              .peer = peer_of(found->kind, arguments),
+                              .group = call.group.name,
+                              .ranks = static_cast<int32_t>(call.group.size),
+                              .rank = static_cast<int32_t>(call.group.rank),
+                              .is_async = is_async(arguments)});
+}
 
 void apply_collective(KnownMemory& memory, std::string_view name,
                       const std::vector<c10::IValue>& arguments) {

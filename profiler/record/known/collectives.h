@@ -17,4 +17,8 @@ namespace shardlens::profiler {
 void apply_collective(KnownMemory& memory, std::string_view name,
                       const std::vector<c10::IValue>& arguments);
 
+/// Adds the call to the trace of work, if one is made. The program's process groups are PyTorch's
+/// "fake" ones, which never call NCCL.
+void trace_collective(std::string_view name, const std::vector<c10::IValue>& arguments);
+
 }  // namespace shardlens::profiler

@@ -467,6 +467,7 @@ void apply_effect(Frame& frame, const at::RecordFunction& call, ValuesView outpu
       const UnobservedSection unseen;
       for (const IValue& argument : frame.arguments)
         each_tensor(argument, [](const at::Tensor& tensor) { drop_answer(blocks(), tensor); });
+      trace_collective(call.name(), frame.arguments);
       return apply_collective(*known_memory, call.name(), frame.arguments);
     }
     case Effect::none:

@@ -26,6 +26,7 @@
 #include "profiler/recorder/python/thread_stacks.h"
 #include "profiler/recorder/recorder.h"
 #include "profiler/recorder/versions.h"
+#include "profiler/recorder/work_recorder.h"
 #include "profiler/recorder/workspaces.h"
 #include "profiler/recording/python_rules.h"
 
@@ -325,6 +326,29 @@ void shardlens_record_step(int64_t step) {
   step_part = StepPart::before_forward;
 }
 
+void shardlens_record_group(const char* name, const int32_t* ranks, int32_t count) {
+  note_group(name, {ranks, ranks + count});
+}
+
+void shardlens_record_all_reduce(const char* group, int32_t ranks, int32_t rank, int64_t bytes,
+                                 const char* type) {
+  Recorder* const active = Recorder::active();
+  if (active == nullptr) return;
+  active->trace_collective(
+      {.name = "c10d::allreduce_",
+       .kind = CollectiveKind::all_reduce,
+       .bytes = bytes,
+       .type = shardlens::choice_named<NumberType>(type).value_or(NumberType::unknown),
+       .group = group,
+       .ranks = ranks,
+       .rank = rank,
+       .is_async = true});
+}
+
+void shardlens_record_await_collectives() {
+  if (Recorder* const active = Recorder::active()) active->await_collectives();
+}
+
 uint32_t shardlens_record_name(const char* text) {
   Recorder* const active = Recorder::active();
   return active == nullptr ? 0 : active->label(text);
@@ -356,7 +380,10 @@ void shardlens_record_begin_backward() {
   begin_backward(call);
 }
 
-void shardlens_record_end_backward() { end_backward(); }
+void shardlens_record_end_backward() {
+  end_backward();
+  shardlens_record_await_collectives();  // as DDP does in its last callback
+}
 
 void shardlens_record_await_forward(void (*look)()) {
   on_forward = look;

@@ -57,6 +57,15 @@ const char* shardlens_record_driver_fault();
 void shardlens_record_leave_driver();
 /// Begins step `step`, from 0. Call it when the first optimizer has been made and after every step.
 void shardlens_record_step(int64_t step);
+/// Says which ranks of the world a process group has, by PyTorch's name for it, also before a
+/// recording begins.
+void shardlens_record_group(const char* name, const int32_t* ranks, int32_t count);
+/// Adds an asynchronous all-reduce to the trace of work, for which no operator is called. `type` is
+/// a word of NumberType.
+void shardlens_record_all_reduce(const char* group, int32_t ranks, int32_t rank, int64_t bytes,
+                                 const char* type);
+/// Call it when the program has waited for asynchronous collectives.
+void shardlens_record_await_collectives();
 /// Returns the number of a name, for the calls below.
 uint32_t shardlens_record_name(const char* text);
 /// Names what the calling thread's allocations hold until the next call; 0: no name.

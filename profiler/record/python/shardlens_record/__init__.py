@@ -62,7 +62,7 @@ def _changes():
         "torch.distributions.distribution": [values.check_no_arguments],
         "torch.testing._comparison": [values.pass_comparisons],
         "torch.distributed.device_mesh": [experts.watch_meshes],
-        "torch.distributed.distributed_c10d": [collectives.replace_absent],
+        "torch.distributed.distributed_c10d": [collectives.replace_absent, recording.watch_waits],
         "torch.distributed.pipelining.stage": [collectives.derive_gradients],
         "torch._inductor.fx_passes.node_runtime_estimation": [collectives.measure_no_collectives],
         "torch.distributed.utils": [ranks.ignore_others_shapes],

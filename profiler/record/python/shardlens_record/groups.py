@@ -9,6 +9,8 @@ from .guards import guarded, replace
 
 _made = []
 _all_ranks = []  # of each group that any rank shares
+_ranks_by_name = {}
+_recorder = None  # once there is one
 
 
 def made():
@@ -23,6 +25,26 @@ def all_ranks():
     return [list(ranks) for ranks in dict.fromkeys(_all_ranks)]
 
 
+def tell(recorder):
+    """Tells the recorder the name and the ranks of each group, also of those that are made later."""
+    global _recorder  # pylint: disable=global-statement
+    _recorder = recorder
+    for name, ranks in _ranks_by_name.items():
+        recorder.group(name, ranks)
+
+
+def _note_name(name, ranks):
+    _ranks_by_name[name] = ranks
+    if _recorder is not None:
+        _recorder.group(name, ranks)
+
+
+def tell_reduced(group, tensor):
+    """Tells the recorder that DDP would now reduce a tensor over the group."""
+    if _recorder is not None:
+        _recorder.all_reduce(group, tensor)
+
+
 def _is_of_gpus(backend):
     """Returns True for NCCL, which PyTorch also takes on GPUs if no backend was named."""
     return backend == "undefined" or "nccl" in backend
@@ -33,6 +55,7 @@ def _note(c10d, group=None):
     if group is c10d.GroupMember.NON_GROUP_MEMBER:
         return
     own, ranks = c10d.get_rank(), c10d.get_process_group_ranks(group)
+    _note_name((group or c10d._get_default_group()).group_name, ranks)
     if len(ranks) < 2 or not _is_of_gpus(c10d.get_backend(group)):
         return
     gpus = int(os.environ.get("LOCAL_WORLD_SIZE", 1))

@@ -11,6 +11,9 @@ _TEXTS = ("path", "device", "notice", "libraries", "config")
 _NUMBERS = ("rank", "world_size", "gpu", "is_attached", "has_work")
 
 
+_TYPES = {"float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
+
+
 class _Start(ctypes.Structure):
     _fields_ = [(name, ctypes.c_char_p) for name in _TEXTS]
     _fields_ += [(name, ctypes.c_int32) for name in _NUMBERS]
@@ -35,9 +38,13 @@ def load():
     library.shardlens_record_step.argtypes = [ctypes.c_int64]
     library.shardlens_record_name.argtypes = [ctypes.c_char_p]
     library.shardlens_record_name.restype = ctypes.c_uint32
+    library.shardlens_record_group.argtypes = [ctypes.c_char_p, ctypes.POINTER(ctypes.c_int32),
+                                               ctypes.c_int32]
     library.shardlens_record_name_next.argtypes = [ctypes.c_uint32]
     for report in (library.shardlens_record_recategorise, library.shardlens_record_classify):
         report.argtypes = [ctypes.c_uint64, ctypes.c_int32, ctypes.c_uint32]
+    library.shardlens_record_all_reduce.argtypes = [ctypes.c_char_p, ctypes.c_int32, ctypes.c_int32,
+                                                    ctypes.c_int64, ctypes.c_char_p]
     library.shardlens_record_await_forward.argtypes = [_LOOK]
     library.shardlens_record_compiled.argtypes = [ctypes.c_char_p] * 4 + [ctypes.c_int32]
     library.shardlens_record_share_history.argtypes = [ctypes.c_int32, ctypes.c_int64,
@@ -79,11 +86,23 @@ class Recorder:
         self.find_workspaces = library.shardlens_record_workspaces
         self.leave_driver = library.shardlens_record_leave_driver
         self.share_history = library.shardlens_record_share_history
+        self.await_collectives = library.shardlens_record_await_collectives
         self._library = library
         self._look = None  # the function that is called in a forward
 
     def name(self, text):
         return self._library.shardlens_record_name(text.encode(errors="replace"))
+
+    def group(self, name, ranks):
+        numbers = (ctypes.c_int32 * len(ranks))(*ranks)
+        self._library.shardlens_record_group(name.encode(errors="replace"), numbers, len(ranks))
+
+    def all_reduce(self, group, tensor):
+        """Adds what DDP's reducer asks for to the trace of work."""
+        name = group.group_name.encode(errors="replace")
+        kind = _TYPES.get(str(tensor.dtype).removeprefix("torch."), "unknown").encode()
+        self._library.shardlens_record_all_reduce(name, group.size(), group.rank(), tensor.nbytes,
+                                                  kind)
 
     def await_forward(self, look):
         """Calls `look` in Python's main thread, once, during the next forward."""

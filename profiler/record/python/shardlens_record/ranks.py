@@ -6,7 +6,7 @@ import json
 import os
 import sys
 
-from . import IS_ATTACHED, OPTIONS, account, bounds
+from . import IS_ATTACHED, OPTIONS, account, bounds, groups
 from .guards import replace, say
 
 
@@ -197,14 +197,15 @@ def reduce_alone(module):
     ddp = module.DistributedDataParallel
     init, register = ddp.__init__, ddp.register_comm_hook
 
-    def sum_of_bucket(_, bucket):
+    def sum_of_bucket(ddp_group, bucket):
+        groups.tell_reduced(ddp_group, bucket.buffer())
         future = module.torch.futures.Future()
         future.set_result(bucket.buffer())
         return future
 
     def init_with_hook(self, *args, **kwargs):
         init(self, *args, **kwargs)
-        register(self, None, sum_of_bucket)
+        register(self, self.process_group, sum_of_bucket)
 
     def leave_out(self, *args, **kwargs):
         say("DDP's communication hook is left out: what it allocates is not recorded")

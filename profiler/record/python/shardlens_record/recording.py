@@ -160,6 +160,8 @@ def _open(torch, world_size, local_rank):
     _Recording.process = os.getpid()
     blocks.begin(_Recording.recorder)
     _Recording.recorder.await_forward(_look_at_forward)
+    if kind is library.Recorder:
+        groups.tell(_Recording.recorder)
     if _Recording.history and kind is library.Recorder:
         _Recording.recorder.share_history(*_Recording.history)
 
@@ -335,6 +337,26 @@ def watch_backward(module):
         return run_backward
 
     replace(module, "_engine_run_backward", calling)
+
+
+@guarded("waits for collectives may be missing in the trace of work")
+def watch_waits(_):
+    """Tells the recorder when the program has waited for an asynchronous collective."""
+
+    def waiting(inner):
+        @functools.wraps(inner)
+        def wait(self, *args, **kwargs):
+            done = inner(self, *args, **kwargs)
+            if _is_recording() and isinstance(_Recording.recorder, library.Recorder):
+                _Recording.recorder.await_collectives()
+            return done
+
+        return wait
+
+    classes = importlib.import_module("torch._C._distributed_c10d")
+    for work in (classes.Work, getattr(classes, "FakeWork", None)):
+        if work is not None and "wait" in vars(work):
+            replace(work, "wait", waiting)
 
 
 # --- steps ----------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
 
 LAYERS, WIDTH = 3, 512
 
@@ -78,6 +79,11 @@ def compiled():
                            .cuda()), torch.empty(32, WIDTH, device="cuda"))
 
 
+def ddp():
+    dist.init_process_group("nccl")
+    training(DistributedDataParallel(blocks()), torch.empty(32, WIDTH, device="cuda"))
+
+
 def fsdp2():
     dist.init_process_group("nccl")
     model = blocks().bfloat16()
@@ -92,4 +98,4 @@ def fsdp2():
     dist.destroy_process_group()
 
 
-{f.__name__: f for f in (products, streams, graph, steps, compiled, fsdp2)}[sys.argv[1]]()
+{f.__name__: f for f in (products, streams, graph, steps, compiled, ddp, fsdp2)}[sys.argv[1]]()

@@ -7,6 +7,7 @@ own sizes, closed forms, and torch.profiler's counts of operators, which need no
 import collections
 import json
 import pathlib
+import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -110,6 +111,9 @@ def check_steps(folder):
 
 
 def check_compiled(folder):
+    found = subprocess.run([PYTHON, "-c", "import triton, filelock"], capture_output=True, check=False)
+    if found.returncode != 0:
+        return print("  skipped: this Python has no Triton")
     trace = Trace(folder, "compiled")
     triton = {item["asked"]["name"] for item in trace.of("kernel")
               if item["asked"]["name"].startswith("triton_")}
@@ -141,6 +145,24 @@ def check_fsdp2(folder):
         raise AssertionError("FSDP2 gathers on a stream of its own")
 
 
+def check_ddp(folder):
+    """DDP reduces each gradient once, on a stream of its own, for which the step then waits."""
+    trace = Trace(folder, "ddp", flags=["--world", 4])
+    reduced = [item for item in trace.of("collective")
+               if item["asked"]["numbers"]["kind"] == "all_reduce"]
+    expect(sum(item["asked"]["numbers"]["bytes"] for item in reduced),
+           4 * LAYERS * WIDTH * WIDTH * 4)
+    if 0 in {item["stream"] for item in reduced}:
+        raise AssertionError("DDP reduces on the main stream")
+    own = {item["stream"] for item in reduced}
+    # Each backward ends with a wait for the last of these.
+    last = [i for i, item in enumerate(trace.items) if item in reduced]
+    for item in trace.of("event_wait"):
+        if item["stream"] == 0 and trace.items[item["about"]]["stream"] in own:
+            last = [i for i in last if i > item["about"]]
+    expect(last, [])
+
+
 def check_bytes(folder):
     """A launch takes at most 12 bytes of disk."""
     trace = Trace(folder, "fsdp2", flags=["--world", 8])
@@ -165,4 +187,4 @@ def check_none(folder):
 
 if __name__ == "__main__":
     sys.exit(run_cases([check_products, check_streams, check_graph, check_steps, check_compiled,
-                        check_fsdp2, check_bytes, check_none]))
+                        check_fsdp2, check_ddp, check_bytes, check_none]))
