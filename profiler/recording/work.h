@@ -70,7 +70,7 @@ enum class NumberType : uint8_t {
   complex64,
   complex128,
   tf32,  // how fp32 is multiplied
-  text,  // an argument that is no number, or none
+  text,  // an argument that is not a number, or none
 };
 constexpr auto choice_words(NumberType) {
   return words("unknown", "fp64", "fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "fp4", "int64",
