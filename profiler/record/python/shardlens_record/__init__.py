@@ -29,6 +29,8 @@ import os
 OPTIONS = json.loads(os.environ["SHARDLENS_RECORD"])
 IS_ATTACHED = OPTIONS["device"] == "cuda"
 ASKED_FOR = OPTIONS.get("asked_for")
+PULLED = OPTIONS.get("levers") or {}
+LOOKS = bool(OPTIONS.get("look"))
 
 
 def _changes():
@@ -78,7 +80,7 @@ def _changes():
 
 
 def wait_for_pytorch():
-    from . import absent, account, imports, levers, missing_calls, ranks
+    from . import absent, account, imports, missing_calls, ranks
 
     account.begin()
     if ASKED_FOR:
@@ -87,7 +89,15 @@ def wait_for_pytorch():
         ranks.give_gpus_to_launcher()
         ranks.settle_under_deepspeed()
         missing_calls.watch_extensions()
-    imports.change_when_executed(_joined(_changes(), levers.changes()))
+    imports.change_when_executed(_joined(_changes(), _changes_of_levers()))
+
+
+def _changes_of_levers():
+    if not PULLED and not LOOKS:
+        return {}  # most programs: importing the levers takes 10 ms
+    from . import levers
+
+    return levers.changes()
 
 
 def _joined(changes, more):

@@ -24,8 +24,11 @@ _SPARSE = {
 def _parts(tensor):
     """Returns the tensors that a sparse tensor consists of or a subclass wraps (a DTensor, a
     quantised or a nested tensor); the list is empty if the tensor holds memory itself."""
-    if str(tensor.layout) in _SPARSE:
+    torch = sys.modules["torch"]
+    if tensor.layout is not torch.strided and str(tensor.layout) in _SPARSE:
         return [getattr(tensor, name)() for name in _SPARSE[str(tensor.layout)]]
+    if type(tensor) is torch.Tensor:  # most are: a look for an attribute that is missing takes longer
+        return []
     if hasattr(tensor, "__tensor_flatten__"):
         return _tensors(getattr(tensor, name) for name in tensor.__tensor_flatten__()[0])
     return []
@@ -61,10 +64,13 @@ def _addresses(tensor):
 
 @guarded(CLASSES, otherwise=())
 def addresses_of(tensor):
-    """Returns the addresses of a tensor's blocks without calling its __torch_function__, which may
+    """Returns the addresses of a tensor's blocks. A caller switches off __torch_function__, which may
     do anything."""
-    with sys.modules["torch"]._C.DisableTorchFunction():
-        return _addresses(tensor)
+    return _addresses(tensor)
+
+
+def without_torch_function():
+    return sys.modules["torch"]._C.DisableTorchFunction()
 
 
 def _common_name(names):
@@ -108,12 +114,16 @@ def tell_block(address, category, number):
 def tell(found, only_unknown=False):
     """Reports (tensor, category, name) of each tensor. Tensors that share a block share its name."""
     blocks = {}
-    for tensor, category, name in found:
-        for address in addresses_of(tensor):
-            blocks.setdefault((address, category), []).append(name)
+    with without_torch_function():
+        for tensor, category, name in found:
+            for address in addresses_of(tensor):
+                blocks.setdefault((address, category), []).append(name)
     if _Told.recorder is None:
         return
     report = _Told.recorder.classify if only_unknown else _Told.recorder.recategorise
     for (address, category), names in blocks.items():
+        if len(names) == 1:
+            report(address, category, label(names[0]))
+            continue
         known = [name for name in dict.fromkeys(names) if name]
         report(address, category, label(_common_name(known)) if known else 0)

@@ -159,24 +159,33 @@ def _outermost_call():
 
 
 @guarded(blocks.CLASSES)
-def look_at_forward():
-    """Looks at the forward that runs: at what the outermost module gets, and at all modules. The
-    arguments live as long as that call, so that reading them keeps nothing alive."""
+def look_at_forward(steps_follow):
+    """Looks at the forward that runs: at what the outermost module gets, and at that module. The
+    arguments live as long as that call, so that reading them keeps nothing alive. All modules are
+    found after the first step; a program that makes none has them found here."""
     torch = sys.modules["torch"]
     call = _outermost_call()
     if call is not None:
         given = [call.f_locals.get("args", ()), call.f_locals.get("kwargs", {})]
         blocks.tell([(one, INPUT, "") for one in _tensors_in(given, torch)], only_unknown=True)
+        if steps_follow and not _roots_found:
+            _roots_found.append(weakref.ref(call.f_locals["self"]))
     look() if _roots_found else find()
 
 
 # --- FSDP2 ----------------------------------------------------------------------------------------
 
 
-def _group_name(group):
-    count = len(group.fsdp_params)
-    name = getattr(group, "_module_fqn", None) or "the root module"
-    return f"{_plain(name)} ({count} {'parameter' if count == 1 else 'parameters'})"
+def _label_of_group(group):
+    """Returns the number of a group's name. FSDP2 names its groups when it first runs; the name stays."""
+    number = group.__dict__.get("_shardlens_label")
+    if number is None:
+        count = len(group.fsdp_params)
+        name = getattr(group, "_module_fqn", None) or "the root module"
+        number = blocks.label(f"{_plain(name)} ({count} {'parameter' if count == 1 else 'parameters'})")
+        if number and getattr(group, "_module_fqn", None) is not None:
+            group._shardlens_label = number
+    return number
 
 
 def _naming(name_next):
@@ -184,7 +193,7 @@ def _naming(name_next):
 
     @guarded(blocks.CLASSES)
     def begin(group):
-        name_next(blocks.label(_group_name(group)))
+        name_next(_label_of_group(group))
 
     def wrap(inner):
         @functools.wraps(inner)
@@ -200,22 +209,28 @@ def _naming(name_next):
     return wrap
 
 
-def _whole_gradients(group):
-    """Returns the gradients of gathered parameters, which are freed before the optimizer sees any.
-    Those that are kept for a later reduction were named before."""
+def _labels_of_whole(group, is_kept):
+    """Returns the numbers of the names of whole gradients, which stay."""
+    known = group.__dict__.setdefault("_shardlens_whole", {})
+    if is_kept not in known:
+        what = "whole, not reduced" if is_kept else "whole"
+        names = [_plain(getattr(one, "_param_fqn", None) or "") for one in group.fsdp_params]
+        known[is_kept] = [blocks.label(f"{name} ({what})" if name else "") for name in names]
+    return known[is_kept]
+
+
+def _tell_whole_gradients(group):
+    """Names the gradients of gathered parameters, which are freed before the optimizer sees any. Those
+    that are kept for a later reduction were named before."""
     is_kept = not getattr(group, "reduce_grads", True)
     were_kept = group.__dict__.get("_shardlens_kept", False)
     group._shardlens_kept = is_kept
-    found = []
-    for parameter in group.fsdp_params:
-        name = getattr(parameter, "_param_fqn", None)
-        text = f"{_plain(name)} ({'whole, not reduced' if is_kept else 'whole'})" if name else ""
+    for parameter, label in zip(group.fsdp_params, _labels_of_whole(group, is_kept)):
         whole = getattr(parameter, "_unsharded_param", None)
         for gradient in (getattr(whole, "grad", None),
                          getattr(parameter, "unsharded_accumulated_grad", None)):
-            if gradient is not None:
-                found.append((gradient, GRADIENT, "" if were_kept else text))
-    return found
+            for address in blocks.addresses_of(gradient) if gradient is not None else ():
+                blocks.tell_block(address, GRADIENT, 0 if were_kept else label)
 
 
 def _tell_gathered(group):
@@ -230,9 +245,9 @@ def _tell_gathered(group):
         _gathered.update({id(one): weakref.ref(one) for one in wholes if one is not None})
     for parameter, label in zip(group.fsdp_params, labels):
         for tensor in parameter.all_gather_outputs:
-            storage = tensor.untyped_storage()
-            if storage.nbytes():
-                blocks.tell_block(storage.data_ptr(), UNSHARDED_PARAMETER, label)
+            address = tensor.data_ptr()  # 0: its memory has been given back
+            if address:
+                blocks.tell_block(address, UNSHARDED_PARAMETER, label)
 
 
 def watch_fsdp2(module, is_recording, name_next):
@@ -241,7 +256,8 @@ def watch_fsdp2(module, is_recording, name_next):
     @guarded(blocks.CLASSES)
     def tell(group):
         if is_recording():
-            blocks.tell(_whole_gradients(group))
+            with blocks.without_torch_function():
+                _tell_whole_gradients(group)
 
     @guarded(blocks.CLASSES)
     def tell_gathered(group):

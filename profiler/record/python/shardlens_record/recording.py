@@ -13,10 +13,9 @@ import sys
 import time
 import weakref
 
-from . import (IS_ATTACHED, OPTIONS, account, blocks, bounds, compiled, counters, cudnn, experts,
+from . import (IS_ATTACHED, OPTIONS, PULLED, account, blocks, bounds, compiled, counters, cudnn, experts,
                groups, history, library, models, ranks, sources, uses, values)
 from .guards import describe, doubts, guarded, replace, say
-from .levers import sites
 
 # These are the values of c10::CachingDeviceAllocator::RecordContext.
 HISTORY_CONTEXT = {None: 0, "state": 1, "alloc": 2, "all": 3}
@@ -146,7 +145,7 @@ def _open(torch, world_size, local_rank):
         "device": OPTIONS["device"],
         "notice": NOTICE,
         "libraries": f"PyTorch {torch.__version__}\nPython {sys.version.split()[0]}\n",
-        "config": json.dumps({"command": OPTIONS["command"]} | sites.in_header()),
+        "config": json.dumps({"command": OPTIONS["command"]} | ({"levers": PULLED} if PULLED else {})),
         "rank": _Recording.rank,
         "world_size": world_size,
         "gpu": min(local_rank, torch._C._cuda_getDeviceCount() - 1),
@@ -168,7 +167,7 @@ def _open(torch, world_size, local_rank):
 
 def _look_at_forward():
     if _is_recording():
-        models.look_at_forward()
+        models.look_at_forward(steps_follow=_Recording.step >= 0)
 
 
 def _close_before(leave):

@@ -6,11 +6,9 @@ import os
 import sys
 import types
 
-from .. import OPTIONS, account, program_code
+from .. import LOOKS, PULLED, account, program_code
 from ..guards import in_one_line
 
-PULLED = OPTIONS.get("levers") or {}
-LOOKS = bool(OPTIONS.get("look"))
 _MOST_PLACES = 40  # of one lever
 
 _told = set()
@@ -80,11 +78,6 @@ def named_dtype(torch, name):
 def name_of_dtype(torch, dtype):
     names = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
     return names.get(dtype)
-
-
-def in_header():
-    """Returns the part of a recording's configuration that names the levers that were pulled."""
-    return {"levers": PULLED} if PULLED else {}
 
 
 class Own:
