@@ -76,6 +76,12 @@ Value segments_of(Value snapshot) {
   return snapshot.is(Document::Type::list) ? snapshot : snapshot["segments"];
 }
 
+/// A stack and its label.
+struct StackLabel {
+  Value frames;
+  uint32_t label = 0;
+};
+
 class SnapshotImport {
  public:
   SnapshotImport(const Document& document, int device)
@@ -116,7 +122,8 @@ class SnapshotImport {
   /// Returns the innermost frame of a stack; 0 if there is none, or the recording has too many.
   uint32_t stack_of(Value frames) {
     uint32_t caller = 0;
-    for (size_t i = frames.size(); i-- > innermost_of(frames);) {
+    const size_t innermost = innermost_of(frames);
+    for (size_t i = frames.size(); i-- > innermost;) {
       caller = frame_of(call_of(frames.at(i)), caller);
       if (caller == 0) return 0;
     }
@@ -175,16 +182,38 @@ class SnapshotImport {
     return first;
   }
 
-  /// Labels are kept by list of frames: entries of one call site share one list, and in pickles it
-  /// is shared in memory, too.
+  /// Labels are kept by list of frames, which pickles share in memory, and by the calls in a list:
+  /// a long history has few stacks, and to find one frame by frame takes most of an import.
   uint32_t label_of(Value frames) {
     const auto [known, added] = frame_labels_.try_emplace(frames.index(), 0);
     if (!added || innermost_of(frames) == frames.size()) return known->second;
+    const auto [same, is_new] =
+        labels_of_stacks_.try_emplace(hash_of(frames), StackLabel{.frames = frames});
+    if (is_new) return known->second = same->second.label = new_label_of(frames);
+    const bool is_same = have_same_calls(same->second.frames, frames);
+    return known->second = is_same ? same->second.label : new_label_of(frames);
+  }
+
+  uint64_t hash_of(Value frames) {
+    uint64_t hash = frames.size();
+    for (size_t i = 0; i < frames.size(); ++i) hash = hashed(hash + call_of(frames.at(i)));
+    return hash;
+  }
+
+  bool have_same_calls(Value a, Value b) {
+    if (a.size() != b.size()) return false;
+    for (size_t i = 0; i < a.size(); ++i) {
+      if (call_of(a.at(i)) != call_of(b.at(i))) return false;
+    }
+    return true;
+  }
+
+  uint32_t new_label_of(Value frames) {
     const uint32_t call = naming_call(frames);
     const uint32_t stack = stack_of(frames);
     const auto [label, is_new] = labels_of_calls_.try_emplace(uint64_t{call} << 32 | stack, 0);
     if (is_new) label->second = intern(text_of(calls_[call]), stack);
-    return known->second = label->second;
+    return label->second;
   }
 
   /// Returns the call after which a stack is named: the innermost of the program, else the
@@ -415,7 +444,8 @@ class SnapshotImport {
   AddressMap frames_;                    // by caller and call
   std::unordered_map<uint64_t, uint32_t> labels_of_calls_;
   std::unordered_map<Document::Index, uint32_t> frame_labels_;
-  std::unordered_set<Document::Index> block_lists_;  // the lists that segments have
+  std::unordered_map<uint64_t, StackLabel> labels_of_stacks_;  // by hash of the first such stack
+  std::unordered_set<Document::Index> block_lists_;            // the lists that segments have
   Profile profile_;
 };
 
