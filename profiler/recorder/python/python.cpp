@@ -103,6 +103,8 @@ std::string text_of_node(const torch::autograd::Node& node, const BackwardCall& 
 
 /// Returns the text of the next allocation's place if no function of the program runs.
 std::string text_outside_program(const SeenPlace& seen) {
+  // Backward goes on after its last node, where FSDP2 reduces what is left.
+  if (const BackwardCall call = backward_call(); call.place != nullptr) return *call.place;
   if (seen.of_torch != nullptr) return *seen.of_torch;
   const auto operators = Recorder::running_operators();
   return operators.empty() ? "" : std::string(operators.front());

@@ -71,6 +71,12 @@ def check_reduced_at_once(folder):
         raise AssertionError("gradients that are reduced at once are called not reduced")
 
 
+def check_reduced_last(folder):
+    places = places_of(recorded(folder, "reduced_last", flags=EIGHT))
+    expect_place(places, "reduce_buffer",
+                 f"named.py:{line_of('.square().mean().backward()')} reduced_last")
+
+
 def check_autocast(folder):
     places = places_of(recorded(folder, "autocast", flags=EIGHT))
     expect_place(places, "parameter_copy", "up.weight")
@@ -168,8 +174,8 @@ def check_kinds_of_lightning(folder):
 
 
 QUICK = [check_deferred, check_autocast, check_assigned, check_kinds_of_torch]
-MORE = [check_reduced_at_once, check_mixed_precision, check_without_optimizer, check_inference,
-        check_kinds_of_fsdp2]
+MORE = [check_reduced_at_once, check_reduced_last, check_mixed_precision, check_without_optimizer,
+        check_inference, check_kinds_of_fsdp2]
 WITH = {"transformers": [check_kinds_of_transformers], "accelerate": [check_kinds_of_accelerate],
         "lightning": [check_kinds_of_lightning], "filelock": [check_compiled, check_two_walks]}
 

@@ -1,6 +1,7 @@
 """Programs whose blocks have names and categories that people know; named_cases.py records them.
 
     named.py deferred [--defer]   FSDP2 with gradient accumulation
+    named.py reduced_last         FSDP2, which reduces after the last node of backward
     named.py autocast [--policy]  FSDP2 in low precision
     named.py assigned             frozen weights that came into their modules in four ways
     named.py plain                a loop without an optimizer
@@ -74,6 +75,20 @@ def deferred(flag):
             if flag:
                 model.set_requires_gradient_sync(i == 2)
             model(torch.randn(16, WIDTH, device="cuda")).pow(2).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def reduced_last(_):
+    """The input needs no gradient, so that FSDP2 meets no node after those of the parameters."""
+    from torch.distributed.fsdp import fully_shard
+
+    join()
+    model = nn.Linear(4096, 4096, bias=False)
+    fully_shard(model.cuda())
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in range(3):
+        model(torch.randn(16, 4096, device="cuda")).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
 
