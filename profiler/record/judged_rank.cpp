@@ -69,6 +69,9 @@ std::string verdict_text(const JudgedRank& rank) {
   if (const auto& comparison = rank.comparison) {
     text += fmt::format("  {}{}\n", comparison->is_equal ? "" : "in doubt: ", comparison->line);
   }
+  for (const HoldingVariable& holder : rank.report.holders) {
+    text += fmt::format("  held by {}\n", holder_text(holder));
+  }
   for (const std::string& doubt : rank.verdict.doubts) {
     text += fmt::format("  in doubt: {}\n", doubt);
   }

@@ -216,6 +216,7 @@ RecordOptions parse_record_options(const Words& arguments) {
   app.add_flag("--time", options.traces_work);
   app.add_option("--out", options.out);
   app.add_option("--fail-on", fail_on);
+  app.add_flag("--holders", options.finds_holders);
   try {
     std::ranges::reverse(flags);  // CLI11 takes the last argument first
     app.parse(flags);
@@ -266,6 +267,8 @@ std::string record_help() {
          "  --steps N          end the program after N optimizer steps\n"
          "  --timeout S        interrupt the program after S seconds\n"
          "  --fail-on growth   exit code 1 if the program grows from step to step, though it fits\n"
+         "  --holders          name the variables that hold what a growing program keeps: a look\n"
+         "                     of 0.1 s after steps 2, 4, 8 and so on\n"
          "  --out DIR          where to put profiles/rankR.slp; default: runs/SCRIPT-TIME\n\n"
          "for a simulated GPU\n"
          "  --capacity BYTES   its memory, if not that of the real GPU, such as 141GB\n"

@@ -34,6 +34,7 @@ struct RecordOptions {
   Routing routing;                   // how tokens choose experts if scores are not known
   bool traces_work = false;          // also what its GPU is asked to do (recording/work.h)
   std::vector<Lever> levers;         // changes to the program
+  bool finds_holders = false;        // finds the variables that hold what grows
   bool looks = false;                // also finds out which levers apply
   bool lists_levers = false;         // prints a list of all levers, and records nothing
   std::string out;                   // folder of the run

@@ -107,6 +107,7 @@ std::string options_json(const RecordOptions& options, const PythonProgram& prog
       {"routing_factor", options.routing.factor},
       {"levers", levers_json(options.levers)},
       {"look", options.looks},
+      {"holders", options.finds_holders},
       {"command", options.command}};
   return json.dump();
 }

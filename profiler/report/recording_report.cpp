@@ -33,6 +33,7 @@ RecordingNotes notes_beside(const std::string& recording) {
   const bool is_known = beside.is_object() && beside.value("from", nlohmann::json()) != "unknown";
   if (is_known) notes.beside_bytes = whole_in(beside, "bytes");
   notes.bands = read_bands(facts->value("bands", nlohmann::json()));
+  notes.holders = read_holders(facts->value("holders", nlohmann::json()));
   const auto sources = facts->value("sources", nlohmann::json());
   if (!sources.is_object()) return notes;
   for (const auto& [name, fingerprint] : sources.items()) {
@@ -50,6 +51,7 @@ RankReport noted_report(Analysis& analysis, const Reader& reader, const std::str
   const RecordingNotes notes = notes_beside(path);
   report.foresee_full(notes.beside_bytes.value_or(0));
   report.bands = notes.bands;
+  if (report.growth) report.holders = notes.holders;
   report.program.fingerprints.insert(notes.fingerprints.begin(), notes.fingerprints.end());
   return report;
 }

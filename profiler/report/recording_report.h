@@ -5,8 +5,10 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "profiler/file/reader.h"
+#include "profiler/program/holders.h"
 #include "profiler/recording/peak_bands.h"
 #include "profiler/report/report.h"
 
@@ -17,6 +19,7 @@ struct RecordingNotes {
   std::optional<int64_t> beside_bytes;              // of the GPU, taken by others than PyTorch
   std::optional<PeakBands> bands;                   // over orders of the driver's addresses
   std::map<std::string, std::string> fingerprints;  // of the program's files
+  std::vector<HoldingVariable> holders;             // of what grows
 };
 
 /// Returns the notes of a recording; empty ones if it has none.

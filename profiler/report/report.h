@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "profiler/program/growth.h"
+#include "profiler/program/holders.h"
 #include "profiler/program/program_lines.h"
 #include "profiler/program/step_pattern.h"
 #include "profiler/recording/peak_bands.h"
@@ -134,9 +135,10 @@ struct RankReport {
   std::optional<StepPeak> step_peak;  // from the third step on; its `step` has the main peak
   int64_t first_steady_step = 0;      // the third, where there is a `step_peak`
   ProgramLines program;
-  std::vector<KeptPlace> kept;   // at the main peak, from earlier steps; the largest first
-  std::optional<Growth> growth;  // nothing: none was found
-  BlockTotals blocks_at_peak;    // of the device
+  std::vector<KeptPlace> kept;           // at the main peak, from earlier steps; the largest first
+  std::optional<Growth> growth;          // nothing: none was found
+  std::vector<HoldingVariable> holders;  // of what grows; empty unless they were looked for
+  BlockTotals blocks_at_peak;            // of the device
   BlockTotals blocks_at_end;
   std::optional<ReservedReport> reserved_peak;  // nothing: no segment was recorded
   std::vector<OutOfMemory> out_of_memory;       // the first few, and the last

@@ -329,6 +329,7 @@ Json rank_json(const RankReport& rank) {
         {"requested_bytes", space.peak_asked_bytes}}},
       {"bands", bands_json(rank.bands)},
       {"growth", growth_json(rank.growth)},
+      {"holders", holders_json(rank.holders)},
       {"step_peak", step_peak_json(rank)},
       {"steps", steps_json(rank)},
       {"step_pattern", pattern_json(rank)},

@@ -524,6 +524,7 @@ std::string rank_text(const RankReport& rank) {
   text += judgement_rows(rank.judgement);
   const bool is_device = rank.main == Space::device;
   if (rank.growth) text += row("growth", growth_text(*rank.growth));
+  for (const HoldingVariable& one : rank.holders) text += row("held by", holder_text(one));
   text += peak_rows(rank, *space);
   if (is_device) text += held_row(rank.blocks_at_peak);
   text += category_rows(rank, *space) + "\n" + place_rows(rank.header, space->tensors);

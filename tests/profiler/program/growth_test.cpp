@@ -246,3 +246,25 @@ TEST_CASE("steps that are higher in a rhythm are found") {
   CHECK_FALSE(pattern_of(50, [](int64_t i) { return 200 + i; }));
   CHECK_FALSE(pattern_of(0, [](int64_t) { return 0; }));
 }
+
+TEST_CASE("a holder says what it holds, how much a step, and whether a graph is kept") {
+  const auto holders = read_holders(nlohmann::json::parse(R"([
+    {"variable": "meter.values", "where": "main of train.py", "container": "list", "tensors": 8,
+     "tensor_bytes": 2097152, "tensors_per_step": 1.0, "has_graph": true},
+    {"variable": "cache", "where": "serve.py", "container": "dict", "tensors": 12,
+     "tensor_bytes": 4, "tensors_per_step": null, "has_graph": false},
+    {"variable": "past", "where": "f of train.py", "container": "deque", "tensors": 3,
+     "tensor_bytes": 1024, "tensors_per_step": 0.25, "has_graph": false},
+    {"where": "no variable"}, 7])"));
+  REQUIRE(holders.size() == 3);
+  CHECK(
+      holder_text(holders[0]) ==
+      "meter.values, a list in main of train.py: 1 tensor of 2.00 MiB a step, with the graph that "
+      "made it");
+  CHECK(holder_text(holders[1]) == "cache, a dict in serve.py: 12 tensors of 4 B");
+  CHECK(holder_text(holders[2]) ==
+        "past, a deque in f of train.py: 0.2 tensors of 1.00 KiB a step");
+  CHECK(holders_json(holders).size() == 3);
+  CHECK(read_holders(holders_json(holders)).size() == 3);
+  CHECK(read_holders(nlohmann::json("none")).empty());
+}

@@ -15,10 +15,11 @@ import sys
 from recorded import HERE, PYTHON, OnNullDevice, report_of, run_cases, shardlens
 
 SCRIPT = HERE / "scripts" / "explained" / "growing.py"
+HOLDING = HERE / "scripts" / "explained" / "holding.py"
 
 
-def programs(kind):
-    return re.findall(rf"^def ({kind}_\w+)\(", SCRIPT.read_text(), re.MULTILINE)
+def programs(kind, script=SCRIPT):
+    return re.findall(rf"^def ({kind}_\w+)\(", script.read_text(), re.MULTILINE)
 
 
 class Programs:
@@ -119,6 +120,43 @@ def check_all_that_do_not_grow(folder):
     assert len(done.found) >= 20, f"{len(done.found)} programs"
 
 
+# --- variables that hold what grows ---------------------------------------------------------------
+
+
+def holders_by(folder, names, *flags):
+    """Returns of each program the report's text, and the holders in JSON."""
+    run = OnNullDevice(folder, PYTHON, HOLDING, *names, flags=flags)
+    for rank, name in enumerate(names):
+        path = run.out / "profiles" / f"rank{rank}.slp"
+        yield name, shardlens("profile", "report", path).stdout, report_of(path)["holders"], run.text
+
+
+def expect_holders(folder, names):
+    source = HOLDING.read_text()
+    for name, text, holders, said in holders_by(folder, [*names, "free"], "--holders"):
+        found = re.findall(r"^  held by +(.*)", text, re.MULTILINE)
+        wanted = re.findall(rf'^def {name}\(\):\n    """(.*)"""', source, re.MULTILINE)
+        assert found == wanted, f"{name}: {found}, not {wanted}\n{text}"
+        assert len(holders) == len(wanted), (name, holders)
+        assert all(f"held by {line}" in said for line in wanted), (name, said)
+        assert all(one["tensors_per_step"] == 1 for one in holders), (name, holders)
+
+
+def check_holder_of_few(folder):
+    expect_holders(folder, ["held_with_graph", "held_in_slot"])
+
+
+def check_all_holders(folder):
+    names = programs("held", HOLDING)
+    assert len(names) >= 8, names
+    expect_holders(folder, names)
+
+
+def check_no_holders_without_flag(folder):
+    (_, text, holders, said), = holders_by(folder, ["held_by_global"])
+    assert "grows by" in said and "held by" not in said + text and holders == [], said + text
+
+
 # --- reserved memory ------------------------------------------------------------------------------
 
 
@@ -167,8 +205,9 @@ def check_retries(folder):
     assert text.count("fits with retries") == 2, text
 
 
-QUICK = [check_few_that_grow, check_few_that_do_not_grow]
-LONG = [check_all_that_grow, check_all_that_do_not_grow, check_why_more_is_reserved, check_retries]
+QUICK = [check_few_that_grow, check_few_that_do_not_grow, check_holder_of_few]
+LONG = [check_all_that_grow, check_all_that_do_not_grow, check_all_holders, check_no_holders_without_flag,
+        check_why_more_is_reserved, check_retries]
 
 if __name__ == "__main__":
     sys.exit(run_cases(QUICK if sys.argv[1] == "quick" else LONG))

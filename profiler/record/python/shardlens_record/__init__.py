@@ -15,6 +15,7 @@ SHARDLENS_RECORD is the JSON that the command wrote (profiler/record/recorded_ru
   true_at     where unknown tensors that the program decides by are True, as "train.py:30"
   levers      what --with changes (levers/), as {"recompute": "full"}
   look        True: find out which levers apply, and change nothing
+  holders     True: find the variables that hold what grows (holders.py)
   command     the user's command
   asked_for   for a process that is not recorded but run for its messages: the file that says which
               message is wanted, and the process that wants it (absent.py)

@@ -14,7 +14,7 @@ import time
 import weakref
 
 from . import (IS_ATTACHED, OPTIONS, PULLED, account, blocks, bounds, compiled, counters, cudnn, experts,
-               groups, history, library, models, ranks, sources, uses, values)
+               groups, history, holders, library, models, ranks, sources, uses, values)
 from .guards import describe, doubts, guarded, replace, say
 
 # These are the values of c10::CachingDeviceAllocator::RecordContext.
@@ -222,6 +222,8 @@ def end():
     """Closes the recording, and writes beside it what only this process knows."""
     if not _is_recording():
         return
+    if OPTIONS.get("holders") and _Recording.step < 2:
+        holders.look(None)
     torch = sys.modules["torch"]
     with torch.cuda.device(_used_gpu(torch)):
         _Recording.recorder.find_workspaces()
@@ -241,7 +243,7 @@ def end():
     taken = values.decisions_taken() + experts.choices_taken()
     facts |= {"doubts": OPTIONS["doubts"] + doubts() + bounds.doubts() + taken}
     facts |= {"communicators": groups.made(), "groups": groups.all_ranks()}
-    facts |= {"uses": uses.all_uses(steps)}
+    facts |= {"uses": uses.all_uses(steps), "holders": holders.all_found()}
     facts |= {"sources": sources.fingerprints()}
     with open(_file("json"), "w", encoding="utf-8") as file:
         json.dump(facts, file)
@@ -404,6 +406,8 @@ def _after_step(optimizer, *_):
         return  # if several optimizers take turns, the first one's steps are the program's
     _Recording.recorder.find_workspaces()
     _step_begins()
+    if OPTIONS.get("holders") and holders.is_due(_Recording.step):
+        holders.look(_Recording.step)
     if OPTIONS["steps"] is not None and _Recording.step >= OPTIONS["steps"]:
         _end_early()
 
