@@ -36,6 +36,8 @@ struct RecordOptions {
   std::vector<Lever> levers;         // changes to the program
   bool finds_holders = false;        // finds the variables that hold what grows
   bool looks = false;                // also finds out which levers apply
+  bool tells_imports = false;        // also tells what the program imports (warm_python.h)
+  bool is_alone = false;             // is not forked from a process that has imported before
   bool lists_levers = false;         // prints a list of all levers, and records nothing
   std::string out;                   // folder of the run
   std::string log;                   // the program's output goes there; empty: where ours goes

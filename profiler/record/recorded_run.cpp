@@ -82,34 +82,33 @@ nlohmann::json levers_json(const std::vector<Lever>& levers) {
   return json;
 }
 
-std::string options_json(const RecordOptions& options, const PythonProgram& program,
-                         const RecordFiles& files, const std::string& claim,
-                         const std::string& messages) {
+nlohmann::json options_json(const RecordOptions& options, const PythonProgram& program,
+                            const RecordFiles& files, const std::string& claim,
+                            const std::string& messages) {
   std::vector<std::string> doubts = doubts_of(program);
   if (files.doubt) doubts.push_back(*files.doubt);
   const std::string library = files.library.string();
-  const nlohmann::json json = {
-      {"library", library.empty() ? nlohmann::json() : nlohmann::json(library)},
-      {"torch", program.torch_version},
-      {"doubts", doubts},
-      {"python", program.interpreter},
-      {"accounts", fs::absolute(accounts_in(options, claim)).string()},
-      {"messages", messages},
-      {"folder", fs::absolute(profiles_of(options)).string()},
-      {"claim", claim.substr(1)},
-      {"device", options.device_name()},
-      {"world", or_null(options.world_size)},
-      {"rank", or_null(options.rank)},
-      {"gpus_per_node", or_null(options.gpus_per_node)},
-      {"steps", or_null(options.steps)},
-      {"true_at", options.true_at},
-      {"routing", static_cast<int>(options.routing.kind)},
-      {"routing_factor", options.routing.factor},
-      {"levers", levers_json(options.levers)},
-      {"look", options.looks},
-      {"holders", options.finds_holders},
-      {"command", options.command}};
-  return json.dump();
+  return {{"library", library.empty() ? nlohmann::json() : nlohmann::json(library)},
+          {"torch", program.torch_version},
+          {"doubts", doubts},
+          {"python", program.interpreter},
+          {"accounts", fs::absolute(accounts_in(options, claim)).string()},
+          {"messages", messages},
+          {"folder", fs::absolute(profiles_of(options)).string()},
+          {"claim", claim.substr(1)},
+          {"device", options.device_name()},
+          {"world", or_null(options.world_size)},
+          {"rank", or_null(options.rank)},
+          {"gpus_per_node", or_null(options.gpus_per_node)},
+          {"steps", or_null(options.steps)},
+          {"true_at", options.true_at},
+          {"routing", static_cast<int>(options.routing.kind)},
+          {"routing_factor", options.routing.factor},
+          {"levers", levers_json(options.levers)},
+          {"look", options.looks},
+          {"holders", options.finds_holders},
+          {"tells_imports", options.tells_imports},
+          {"command", options.command}};
 }
 
 void set(const char* variable, int64_t number) {
@@ -135,7 +134,8 @@ void set_world(const RecordOptions& options) {
 void set_environment(const RecordOptions& options, const PythonProgram& program,
                      const RecordFiles& files, const std::string& claim,
                      const std::string& messages) {
-  ::setenv("SHARDLENS_RECORD", options_json(options, program, files, claim, messages).c_str(), 1);
+  const std::string told = options_json(options, program, files, claim, messages).dump();
+  ::setenv("SHARDLENS_RECORD", told.c_str(), 1);
   put_first("PYTHONPATH", files.python.string());
   if (options.is_attached()) return;
   put_first("LD_PRELOAD", preload_of(files.stubs));
@@ -227,6 +227,7 @@ class Command {
   }
 
   int64_t host_bytes() const { return int64_t{1024} * use_.ru_maxrss; }
+  pid_t process() const { return child_; }
 
  private:
   void time_is_up() {
@@ -326,11 +327,13 @@ struct StartedCommand {
   RecordOptions options;
   std::string claim;
   Command command;
+  bool was_forked = false;
 };
 
 struct Starter {
   const PythonProgram& program;
   const RecordFiles& files;
+  WarmPython* warm = nullptr;
   AwaitedSignals signals = {};
 
   StartedCommand start(const RecordOptions& options) const {
@@ -339,6 +342,12 @@ struct Starter {
     forget(options, claim);
     fs::create_directory(accounts_in(options, claim));
     const std::string messages = messages_in(options);  // has this process's name, not the child's
+    if (const auto child = forked(options, claim, messages)) {
+      return {.options = options,
+              .claim = claim,
+              .command = Command(*child, options.timeout_s),
+              .was_forked = true};
+    }
     const pid_t child = ::fork();
     if (child < 0) throw std::runtime_error("no process could be started for the command");
     if (child == 0) {
@@ -349,10 +358,23 @@ struct Starter {
     return {.options = options, .claim = claim, .command = Command(child, options.timeout_s)};
   }
 
+  /// Returns a child that was forked from the warm process, or nothing.
+  std::optional<pid_t> forked(const RecordOptions& options, const std::string& claim,
+                              const std::string& messages) const {
+    if (warm == nullptr || !warm->suits(options)) return std::nullopt;
+    const nlohmann::json request = {
+        {"options", options_json(options, program, files, claim, messages)},
+        {"compiled", fs::absolute(compiled_in(options, claim)).string()},
+        {"log", options.log}};
+    return warm->fork_for(request.dump());
+  }
+
   static RecordedRun finish(const StartedCommand& started) {
     RecordedRun run;
     run.end = started.command.end();
     run.host_bytes = started.command.host_bytes();
+    run.process = started.command.process();
+    run.was_forked = started.was_forked;
     run.accounts = read_accounts(accounts_in(started.options, started.claim));
     const fs::path profiles = profiles_of(started.options);
     record_histories(profiles, started.claim, run.accounts);
@@ -437,10 +459,24 @@ int jobs_for(int64_t host_bytes) {
   return static_cast<int>(std::clamp<int64_t>(fit, 1, cores));
 }
 
+std::unique_ptr<WarmPython> warm_up(const RecordOptions& options, const std::string& imports,
+                                    const PythonProgram& program, const RecordFiles& files) {
+  const auto become = [&](int socket) {
+    print_into("/dev/null");
+    set_environment(options, program, files, claim_of(options), messages_in(options));
+    set("SHARDLENS_WARM", socket);
+    sigset_t signals;
+    ::sigprocmask(SIG_BLOCK, nullptr, &signals);
+    exec_recorded(options, signals);
+  };
+  return std::make_unique<WarmPython>(options, imports, become);
+}
+
 bool run_programs(const std::vector<RecordOptions>& all, const PythonProgram& program,
-                  const RecordFiles& files, int jobs, const ProgramListener& ended) {
+                  const RecordFiles& files, int jobs, WarmPython* warm,
+                  const ProgramListener& ended) {
   if (!all.empty()) preload_of(files.stubs);  // throws here, not in a child
-  const Starter starter{.program = program, .files = files};
+  const Starter starter{.program = program, .files = files, .warm = warm};
   return run_all(starter, all, jobs, [&](const StartedCommand& one) {
     const RecordedRun run = Starter::finish(one);
     std::error_code a_process_still_writes;

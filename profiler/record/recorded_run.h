@@ -1,8 +1,11 @@
 // Runs a command so that the PyTorch program in it records itself.
 #pragma once
 
+#include <sys/types.h>
+
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,6 +13,7 @@
 #include "profiler/record/python_program.h"
 #include "profiler/record/record_options.h"
 #include "profiler/record/recorder_files.h"
+#include "profiler/record/warm_python.h"
 
 namespace shardlens::profiler {
 
@@ -18,6 +22,8 @@ struct RecordedRun {
   std::vector<std::filesystem::path> recordings;  // rankR.slp, by rank
   Accounts accounts;                              // of its Python processes
   int64_t host_bytes = 0;                         // the peak of the largest process
+  pid_t process = 0;                              // that was started
+  bool was_forked = false;                        // from a process that has imported before
 };
 
 /// Runs a command, once or as several ranks. Ctrl-C and SIGTERM go to the command, so that its
@@ -51,11 +57,17 @@ class RecordedRuns {
 /// Returns how many processes as large as the largest one of a run fit this host.
 int jobs_for(int64_t host_bytes);
 
+/// Starts a process that has imported what the program of `options` has told of its imports.
+std::unique_ptr<WarmPython> warm_up(const RecordOptions& options, const std::string& imports,
+                                    const PythonProgram& program, const RecordFiles& files);
+
 using ProgramListener = std::function<void(const RecordOptions& options, const RecordedRun& run)>;
 
 /// Runs commands that have nothing to do with each other, each into its own folder, up to `jobs` at
-/// once, and calls `ended` after each. Returns false if it was interrupted: it starts no more then.
+/// once, and calls `ended` after each. They are forked from `warm` where that suits, if it is not
+/// null. Returns false if it was interrupted: it starts no more then.
 bool run_programs(const std::vector<RecordOptions>& all, const PythonProgram& program,
-                  const RecordFiles& files, int jobs, const ProgramListener& ended);
+                  const RecordFiles& files, int jobs, WarmPython* warm,
+                  const ProgramListener& ended);
 
 }  // namespace shardlens::profiler

@@ -127,6 +127,10 @@ std::vector<Lever> parse_levers(const std::string& text) {
   return parsed;
 }
 
+bool acts_at_start(const Lever& lever) {
+  return lever_info(lever.name).code.starts_with("PYTORCH_CUDA_ALLOC_CONF");
+}
+
 std::string lever_text(const Lever& lever) {
   return lever.value.empty() ? lever.name : fmt::format("{}={}", lever.name, lever.value);
 }

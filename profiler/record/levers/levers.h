@@ -57,6 +57,9 @@ std::vector<Lever> parse_levers(const std::string& text);
 void check_levers(const std::vector<Lever>& levers);
 bool contradict(const Lever& one, const Lever& other);
 
+/// True for a lever that acts before the program imports anything.
+bool acts_at_start(const Lever& lever);
+
 /// Returns "recompute=every:2", or "compile".
 std::string lever_text(const Lever& lever);
 /// Returns "recompute=full,offload=parameters", as --with takes it.

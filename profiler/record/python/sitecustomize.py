@@ -22,6 +22,13 @@ def _wait_for_pytorch():
               file=sys.stderr, flush=True)
 
 
+def _serve():
+    """Waits for variants of the program to run, if this process is to fork for them, and returns in
+    each child."""
+    if "shardlens_record" in sys.modules:
+        sys.modules["shardlens_record"].serve()
+
+
 def _run_own_sitecustomize():
     others = [path for path in sys.path if os.path.abspath(path or ".") != _FOLDER]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", others)
@@ -50,3 +57,4 @@ if "SHARDLENS_QUESTION" in os.environ and not _is_runner():
 if "SHARDLENS_RECORD" in os.environ:
     _wait_for_pytorch()
 _run_own_sitecustomize()
+_serve()

@@ -225,8 +225,8 @@ class Search {
     return together;
   }
 
-  /// Runs the best set again on the GPU that it is to fit: a program may ask how large the GPU is.
-  /// Returns false if it does not fit there: another set may.
+  /// Runs the best set again, as a process of its own, on the GPU that it is to fit: a program may
+  /// ask how large the GPU is. Returns false if it does not fit there: another set may.
   bool confirm() {
     const VariantResult* const best = advice_.best();
     if (best == nullptr) return true;
@@ -235,7 +235,8 @@ class Search {
     if (is_roomy_) options.device.capacity_bytes = best->limit_bytes(options_.fit_bytes);
     const bool is_final = options.steps == best->options.steps &&
                           options.device.capacity_bytes == best->options.device.capacity_bytes;
-    if (is_final) return true;
+    if (is_final && !best->was_forked) return true;
+    options.is_alone = true;
     auto results = run_variants({options}, {levers_text(options.levers) + ", confirmed"});
     if (results.empty()) return true;
     const bool still_fits = results.front().fits(options_.fit_bytes);

@@ -148,6 +148,7 @@ Json json_of(const Findings& advice, const VariantResult& result) {
   }
   Json json = {{"levers", levers},
                {"outcome", kNames[static_cast<size_t>(result.outcome)]},
+               {"was_forked", result.was_forked},
                {"fits", result.fits(advice.fit_bytes)},
                {"has_retries", result.has_retries},
                {"run", result.options.out}};

@@ -40,6 +40,7 @@ Json run_json(const std::vector<PlacedValue>& values, const VariantResult& resul
   constexpr std::array kNames = {"measured", "out_of_memory", "failed", "idle"};
   Json json = {{"values", Json::object()},
                {"outcome", kNames[static_cast<size_t>(result.outcome)]},
+               {"was_forked", result.was_forked},
                {"run", result.options.out},
                {"bands", bands_json(result.bands)},
                {"doubts", result.doubts}};

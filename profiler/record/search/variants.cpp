@@ -76,6 +76,7 @@ VariantResult result_of(const RecordOptions& options, const RecordedRun& run,
   VariantResult result{.options = options, .outcome = outcome_of(ranks, run)};
   result.exit_code = run.end.exit_code;
   result.host_bytes = run.host_bytes;
+  result.was_forked = run.was_forked;
   result.accounts = run.accounts;
   if (!ranks.empty()) {
     const JudgedRank& rank = fullest_of(ranks);
@@ -136,24 +137,73 @@ void VariantRunner::say_progress(const std::string& name, const VariantResult& r
   fmt::print(stderr, "shardlens {}: {}: {}{}\n", command_, name, result_text(result), time);
 }
 
+/// Keeps what a variant imported, if it ran in one process, that was not executed again: only such
+/// a process can be forked instead.
+void VariantRunner::note_imports(const RecordOptions& options, const RecordedRun& run) {
+  if (!options.tells_imports) return;
+  const auto& told = run.accounts.told;
+  const AccountEntry* const imports = run.accounts.first_entry("imports");
+  const bool is_one = std::ranges::count(told, "started", &AccountEntry::what) == 1 &&
+                      imports != nullptr && imports->process == run.process;
+  imports_ = is_one ? imports->text : "";
+}
+
+/// Starts the process from which variants are forked, once it saves time: for two or more, or after
+/// two of a search that runs one by one. One that has been started stays, unless three need
+/// another.
+void VariantRunner::warm_up_for(const std::vector<RecordOptions>& part) {
+  const auto first = std::ranges::find_if(part, can_be_forked);
+  const auto count = std::ranges::count_if(part, can_be_forked);
+  const auto suits = [&](const RecordOptions& one) { return warm_->suits(one); };
+  const bool is_warm = warm_ && !warm_->why_not();
+  if (is_warm && (count < 3 || std::ranges::any_of(part, suits))) return;
+  if (imports_.empty() || count == 0 || (count < 2 && runs_ < 2)) return;
+  warm_.reset();
+  warm_ = warm_up(*first, imports_, program_, files_);
+  if (!warm_->why_not()) return;
+  fmt::print(stderr, "shardlens {}: each run imports its modules itself: {}\n", command_,
+             *warm_->why_not());
+  imports_.clear();
+}
+
+bool VariantRunner::run_part(const std::vector<RecordOptions>& part, const ProgramListener& ended) {
+  if (part.empty()) return true;
+  warm_up_for(part);
+  return run_programs(part, program_, files_, jobs_, warm_.get(),
+                      [&](const RecordOptions& one, const RecordedRun& run) {
+                        note_imports(one, run);
+                        jobs_ = jobs_for(run.host_bytes);
+                        ended(one, run);
+                      });
+}
+
 std::vector<VariantResult> VariantRunner::run(const std::vector<RecordOptions>& all,
                                               const std::vector<std::string>& names) {
   expected_ = all.size();
   std::map<std::string, VariantResult> by_folder;
   std::vector<VariantResult> results;
   auto before = Clock::now();
-  const bool went_on = run_programs(
-      all, program_, files_, jobs_, [&](const RecordOptions& one, const RecordedRun& run) {
-        const VariantResult result = result_of(one, run, replay_);
-        const auto now = Clock::now();
-        const auto at = std::ranges::find(all, one.out, &RecordOptions::out) - all.begin();
-        say_progress(names[static_cast<size_t>(at)], result,
-                     std::chrono::duration<double>(now - before).count());
-        before = now;
-        jobs_ = jobs_for(run.host_bytes);
-        by_folder.emplace(one.out, result);
-      });
-  was_interrupted_ = was_interrupted_ || !went_on;
+  const auto ended = [&](const RecordOptions& one, const RecordedRun& run) {
+    const VariantResult result = result_of(one, run, replay_);
+    const auto now = Clock::now();
+    const auto at = std::ranges::find(all, one.out, &RecordOptions::out) - all.begin();
+    say_progress(names[static_cast<size_t>(at)], result,
+                 std::chrono::duration<double>(now - before).count());
+    before = now;
+    by_folder.emplace(one.out, result);
+  };
+  // The first variant of all shows what the others can have from it.
+  std::vector<RecordOptions> rest = all;
+  bool goes_on = true;
+  if (runs_ == 0 && !rest.empty()) {
+    RecordOptions first = rest.front();
+    first.tells_imports = true;
+    rest.erase(rest.begin());
+    goes_on = run_part({first}, ended);
+  }
+  for (RecordOptions& one : rest) one.tells_imports = warm_ == nullptr && runs_ < 2;
+  goes_on = goes_on && run_part(rest, ended);
+  was_interrupted_ = was_interrupted_ || !goes_on;
   for (const RecordOptions& one : all) {
     const auto found = by_folder.find(one.out);
     if (found == by_folder.end()) continue;

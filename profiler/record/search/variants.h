@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -42,6 +43,7 @@ struct VariantResult {
   std::vector<std::string> doubts = {};  // about whether it fits, as `shardlens record` has them
   int exit_code = 0;
   int64_t host_bytes = 0;
+  bool was_forked = false;  // from a process that had imported what the program imports
   Accounts accounts = {};
 
   int64_t device_bytes() const { return reserved_bytes + outside_bytes; }
@@ -56,7 +58,8 @@ struct VariantResult {
 std::string result_text(const VariantResult& result);
 
 /// Runs variants, as many at once as this host has cores and memory for, once one has shown how
-/// much memory a process takes. Progress goes to stderr.
+/// much memory a process takes. Later ones are forked from a process that has imported what the
+/// first imported, where that is safe. Progress goes to stderr.
 class VariantRunner {
  public:
   /// Finds the program's Python and the recorder for it. `command` names the command of ours in
@@ -73,12 +76,18 @@ class VariantRunner {
   int jobs() const { return jobs_; }
 
  private:
+  bool run_part(const std::vector<RecordOptions>& part, const ProgramListener& ended);
+  void note_imports(const RecordOptions& options, const RecordedRun& run);
+  void warm_up_for(const std::vector<RecordOptions>& part);
   void say_progress(const std::string& name, const VariantResult& result, double seconds);
 
   std::string command_;
   PythonProgram program_;
   RecordFiles files_;
   ReplayRun replay_;
+  std::unique_ptr<WarmPython> warm_;
+  std::string
+      imports_;  // what the last variant has told of its imports; "": it is not safe to fork
   int jobs_ = 1;
   size_t runs_ = 0;
   size_t expected_ = 0;

@@ -148,6 +148,30 @@ TEST_CASE("unknown levers, values and contradictions are refused in one line") {
   expect_refused("param-dtype=bf16,model-dtype=bf16", "contradict each other");
 }
 
+TEST_CASE("levers and searches are refused on real GPUs, and a lever that contradicts a flag is") {
+  const auto expect_no_record = [](std::vector<std::string> arguments, const std::string& why) {
+    arguments.insert(arguments.end(), {"--", "python", "train.py"});
+    CHECK_THROWS_MATCHES(parse_record_options(arguments), std::invalid_argument,
+                         MessageMatches(ContainsSubstring(why)));
+  };
+  expect_no_record({"--device", "cuda", "--with", "recompute"}, "only applies to a simulated GPU");
+  expect_no_record({"--with", "recompute"}, "only applies to a simulated GPU");
+  expect_no_record({"--device", "null:l4", "--with", "gpu=h100", "--capacity", "1GiB"},
+                   "give one of them");
+  CHECK_THROWS_MATCHES(
+      parse_advise_options({"--device", "cuda", "--", "python", "train.py"}), std::invalid_argument,
+      MessageMatches(ContainsSubstring("runs the program many times, on a simulated GPU")));
+}
+
+TEST_CASE("only levers of the allocator act before a program imports anything") {
+  for (const LeverInfo& info : levers()) {
+    const bool is_setting = info.code.starts_with("PYTORCH_CUDA_ALLOC_CONF=");
+    CHECK(acts_at_start({.name = std::string(info.name)}) == is_setting);
+  }
+  CHECK(acts_at_start({.name = "expandable-segments"}));
+  CHECK_FALSE(acts_at_start({.name = "recompute", .value = "full"}));
+}
+
 TEST_CASE("the table of levers is complete, and the values to try are values") {
   std::set<std::string_view> names;
   for (const LeverInfo& lever : levers()) {

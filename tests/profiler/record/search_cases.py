@@ -7,6 +7,7 @@ recorded.py says which Python runs the programs.
 """
 
 import json
+import os
 import pathlib
 import sys
 
@@ -16,10 +17,10 @@ SCRIPT = HERE / "scripts" / "levers" / "batches.py"
 SMALL = ("--device", "null:l4", "--capacity", "1700MiB")
 
 
-def searched(code, command, folder, *arguments, flags=SMALL):
+def searched(code, command, folder, *arguments, flags=SMALL, env=None):
     """Returns the JSON of a search that ends with this exit code."""
     out = pathlib.Path(folder) / command
-    done = shardlens(command, *flags, "--json", "--out", out, *arguments)
+    done = shardlens(command, *flags, "--json", "--out", out, *arguments, env=env)
     if done.returncode != code:
         raise AssertionError(f"exit code {done.returncode}, not {code}: {done.stdout}{done.stderr}")
     return json.loads(done.stdout)
@@ -98,6 +99,83 @@ def check_early(folder):
     expect(len(steps) >= 12, steps)
 
 
+# Parts of a report that differ between two runs of one program, such as times and samples of the host.
+_OWN = ("source", "command", "time", "host", "counters", "events")
+
+
+def _common(part):
+    """Returns a report without what differs between two runs of one program."""
+    if isinstance(part, dict):
+        return {key: _common(value) for key, value in part.items()
+                if not any(word in key for word in _OWN)}
+    return [_common(one) for one in part] if isinstance(part, list) else part
+
+
+def _counted(run):
+    """Returns PyTorch's own counters of a run."""
+    facts = json.loads((pathlib.Path(run) / "profiles" / "rank0.json").read_text())
+    return {key: value for key, value in facts.items() if key.startswith(("alloc", "peak", "retries"))}
+
+
+def check_forked(folder):
+    """Variants that were forked are those of new processes, in every number of their reports: of each
+    block, stack, step and phase. The best is confirmed by a new process."""
+    levers = "optimizer=fused,recompute=full,activations=host"
+    found = searched(0, "advise", folder, "--levers", levers, "--", PYTHON, SCRIPT,
+                     flags=("--device", "null:l4", "--fit", "1700MiB"))
+    best, *others = found["tried"]
+    expect(best["fits"] and not best["was_forked"], found)
+    expect(len(others) >= 2 and all(run["was_forked"] for run in others), found)
+    for run in others:
+        alone = Recorded(folder, PYTHON, SCRIPT,
+                         flags=["--device", "null:l4", "--capacity", "1TiB", "--with",
+                                ",".join(run["levers"])]).expect(0)
+        one, other = _common(report_of(run["run"])), _common(report_of(alone.out))
+        expect(one == other, [key for key in one if one[key] != other.get(key)])
+        expect(_counted(run["run"]) == _counted(alone.out), run)
+
+
+REFORKING = """
+import os, sys
+if "AGAIN" not in os.environ:
+    os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | {"AGAIN": "1"})
+"""
+SETTING = """
+import os
+os.environ["OMP_SCHEDULE"] = "static"
+"""
+FORKING = """
+import os
+if child := os.fork():
+    os.waitpid(child, 0)
+else:
+    os._exit(0)
+"""
+
+
+def check_unforkable(folder):
+    """A program that executes itself again, or sets a variable before it imports PyTorch, runs as a new
+    process each time; one that forks is forked itself. What they take is the same."""
+    peaks = set()
+    for before, is_forked in ((REFORKING, False), (SETTING, False), (FORKING, True)):
+        script = pathlib.Path(folder) / "program.py"
+        script.write_text(before + SCRIPT.read_text())
+        found = searched(0, "sweep", folder, "--values", "batch=512,1024,2048", "--", PYTHON, script,
+                         "--batch", "{batch}")
+        forked = [run["was_forked"] for run in found["runs"]]
+        expect(forked == [False, is_forked, is_forked], [before, found])
+        peaks.add(tuple((run["allocated_bytes"], run["reserved_bytes"]) for run in found["runs"]))
+    expect(len(peaks) == 1, list(peaks))
+
+
+def check_no_python(folder):
+    """A command that starts no Python is said to start none: nothing fits, and nothing is advised."""
+    python = pathlib.Path(PYTHON).parent
+    found = searched(5, "advise", folder, "--", "true", flags=SMALL,
+                     env=os.environ | {"PATH": f"{python}:{os.environ['PATH']}"})
+    expect("has started no Python" in found["as_it_is"]["why"] and not found["tried"], found)
+
+
 def check_placeholders(folder):
     """Commands without a placeholder, or with another one, are refused before anything runs."""
     for arguments, word in ((["solve"], "0 placeholders"), (["sweep"], "give --values"),
@@ -106,8 +184,9 @@ def check_placeholders(folder):
         expect(done.returncode == 2 and word in done.stderr, done.stderr)
 
 
-QUICK = [check_placeholders, check_failing]
-LONG = [*QUICK, check_ignored, check_never, check_solved, check_advised, check_broken, check_early]
+QUICK = [check_placeholders, check_no_python, check_failing]
+LONG = [*QUICK, check_ignored, check_never, check_solved, check_advised, check_broken, check_early, check_forked,
+        check_unforkable]
 
 
 def main():

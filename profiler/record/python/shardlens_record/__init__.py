@@ -17,6 +17,7 @@ SHARDLENS_RECORD is the JSON that the command wrote (profiler/record/recorded_ru
   look        True: find out which levers apply, and change nothing
   holders     True: find the variables that hold what grows (holders.py)
   command     the user's command
+  tells_imports   True: tell which modules the program imports, for variants to come (warm.py)
   asked_for   for a process that is not recorded but run for its messages: the file that says which
               message is wanted, and the process that wants it (absent.py)
 
@@ -81,9 +82,10 @@ def _changes():
 
 
 def wait_for_pytorch():
-    from . import absent, account, imports, missing_calls, ranks
+    from . import absent, account, imports, missing_calls, ranks, warm
 
-    account.begin()
+    if not warm.IS_SERVER:
+        account.begin()
     if ASKED_FOR:
         absent.end_with_asker()
     if not IS_ATTACHED:
@@ -94,11 +96,27 @@ def wait_for_pytorch():
 
 
 def _changes_of_levers():
-    if not PULLED and not LOOKS:
+    from . import warm
+
+    if not (PULLED or LOOKS or warm.IS_SERVER):
         return {}  # most programs: importing the levers takes 10 ms
     from . import levers
 
     return levers.changes()
+
+
+def serve():
+    """Forks for variants of the program, if this is the process for that (warm.py). Returns in each
+    child, which goes on as if it had just been started."""
+    from . import absent, account, levers, warm
+
+    if not warm.IS_SERVER:
+        return
+    warm.serve()
+    absent.begin()
+    account.begin()
+    account.tell_once("torch")
+    levers.begin()
 
 
 def _joined(changes, more):

@@ -32,6 +32,12 @@ _sent = collections.Counter()  # how many messages, by sender and receiver
 _received = collections.Counter()
 
 
+def begin():
+    """Notes the environment of a variant, in a process that was forked for it (warm.py)."""
+    _ENVIRONMENT.clear()
+    _ENVIRONMENT.update(os.environ)
+
+
 class Failure(RuntimeError):
     """Tells the program why it cannot go on."""
 

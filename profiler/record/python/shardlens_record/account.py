@@ -8,7 +8,7 @@ import os
 import sys
 import time
 
-from . import ASKED_FOR, OPTIONS, program_code
+from . import ASKED_FOR, OPTIONS, program_code, warm
 from .guards import describe, in_one_line
 
 _OUT_OF_MEMORY = ("CUDA out of memory", "CUDA error: out of memory", "failure 2 'out of memory'",
@@ -18,7 +18,7 @@ _once = set()
 
 def tell(what, text=""):
     """Appends a line to the process's file. It never raises."""
-    if ASKED_FOR:
+    if ASKED_FOR or warm.is_waiting:
         return  # this process is not one of the command's own
     try:
         line = json.dumps({"what": what, "text": text, "time": time.time()})

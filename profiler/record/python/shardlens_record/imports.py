@@ -3,6 +3,7 @@ importlib.util.find_spec does, executes nothing and may happen any number of tim
 
 import sys
 
+from . import warm
 from .guards import guarded
 
 
@@ -31,6 +32,7 @@ class _Finder:
         self.changes = changes
 
     def find_spec(self, name, path=None, target=None):
+        warm.note_import(name)
         if name not in self.changes:
             return None
         spec = self._found(name, path, target)

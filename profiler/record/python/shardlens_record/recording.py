@@ -14,7 +14,7 @@ import time
 import weakref
 
 from . import (IS_ATTACHED, OPTIONS, PULLED, account, blocks, bounds, compiled, counters, cudnn, experts,
-               groups, history, holders, library, models, ranks, sources, uses, values)
+               groups, history, holders, library, models, ranks, sources, uses, values, warm)
 from .guards import describe, doubts, guarded, replace, say
 
 # These are the values of c10::CachingDeviceAllocator::RecordContext.
@@ -247,6 +247,8 @@ def end():
     facts |= {"sources": sources.fingerprints()}
     with open(_file("json"), "w", encoding="utf-8") as file:
         json.dump(facts, file)
+    if OPTIONS.get("tells_imports"):
+        account.tell("imports", warm.imports())
 
 
 def _keep_counters(torch):

@@ -4,6 +4,7 @@ for in code. A lever acts when a library is imported or one of its functions cal
 (sites.py); one that has acted nowhere makes the recording fail."""
 
 import functools
+import sys
 
 from ..guards import guarded
 from . import allocator, data, forward, lengths, optimizers, recompute, sharding, sites, trainers
@@ -49,14 +50,22 @@ def _watch_torch(torch):
 
         return init
 
-    apply = _apply_to_models
-    if not sites.PULLED:  # a program that is only looked at goes on as if it were not
-        apply = guarded(_LEVERS)(apply)
+    def apply(torch, optimizer):
+        # A program that is only looked at goes on as if it were not.
+        act = _apply_to_models if sites.PULLED else guarded(_LEVERS)(_apply_to_models)
+        act(torch, optimizer)
+
     optimizers.watch(torch)
     forward.watch(torch)
     torch.cuda._lazy_call(allocator.tell)
     if sites.is_wanted(*_AT_OPTIMIZER):
         sites.replace(torch.optim.Optimizer, "__init__", making)
+
+
+def begin():
+    """Takes the levers of a variant, in a process that was forked for it and has imported PyTorch."""
+    sites.begin()
+    forward.choose_attention(sys.modules["torch"])
 
 
 def changes():

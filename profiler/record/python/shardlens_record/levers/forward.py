@@ -121,7 +121,7 @@ def _watch_moves(torch):
 # --- attention ------------------------------------------------------------------------------------
 
 
-def _choose_attention(torch):
+def choose_attention(torch):
     value = sites.PULLED.get("attention")
     if value not in _SDPA:
         return
@@ -149,4 +149,4 @@ def watch_attention(module):
 def watch(torch):
     _watch_autocast(torch)
     _watch_moves(torch)
-    _choose_attention(torch)
+    choose_attention(torch)

@@ -6,12 +6,21 @@ import os
 import sys
 import types
 
-from .. import LOOKS, PULLED, account, program_code
+from .. import OPTIONS, PULLED, account, program_code, warm
 from ..guards import in_one_line
 
+LOOKS = bool(OPTIONS.get("look")) or warm.IS_SERVER  # which installs all hooks
 _MOST_PLACES = 40  # of one lever
 
 _told = set()
+
+
+def begin():
+    """Takes the levers of a variant, in a process that was forked for it."""
+    global LOOKS
+    PULLED.clear()
+    PULLED.update(OPTIONS.get("levers") or {})
+    LOOKS = bool(OPTIONS.get("look"))
 
 
 def is_wanted(*levers):

@@ -1,0 +1,201 @@
+"""Starts variants of a program from a process that has imported what the program imports: importing
+PyTorch and libraries takes longer than the steps of most variants.
+
+The first variant tells which modules it imported (imports). The warm process is then started with
+the program's own command. It stops before the program begins, imports these modules, and forks for each
+variant: the child returns to Python's start and runs the program, which finds its modules imported. All
+hooks are installed by then; they ask for the levers when they are called.
+
+`shardlens advise` and others talk to it over the socket SHARDLENS_WARM, a JSON object or a word a line
+(profiler/record/warm_python.cpp). A variant is refused, and then started as a new process, wherever a
+fork is not sure to be equal: the program has changed its environment before an import, a thread runs,
+or CUDA has begun.
+"""
+
+import contextlib
+import importlib
+import json
+import os
+import signal
+import sys
+
+from . import OPTIONS, program_code
+
+_SOCKET = "SHARDLENS_WARM"
+_BLAS = "OPENBLAS_NUM_THREADS"  # a library of NumPy's, which starts threads when it is imported
+_OWN = ("SHARDLENS_RECORD", _SOCKET, "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+
+IS_SERVER = _SOCKET in os.environ  # or was forked from one
+_environment = dict(os.environ)  # as the process was started
+_changed_early = set()  # variables that were changed before a package was imported
+
+
+is_waiting = IS_SERVER  # for variants: nothing of the program runs
+
+
+def _changed():
+    names = set(_environment) | set(os.environ)
+    return {name for name in names if _environment.get(name) != os.environ.get(name)}
+
+
+# --- what a program imports -----------------------------------------------------------------------
+
+
+def note_import(name):
+    """Notes which variables have been changed by now: the module may read them."""
+    if OPTIONS.get("tells_imports") and "." not in name:
+        _changed_early.update(_changed())
+
+
+def _is_library(name, module):
+    spec = getattr(module, "__spec__", None)
+    if spec is None or spec.loader is None or spec.name != name or name.endswith("__main__"):
+        return False
+    origin = spec.origin or ""
+    return origin in ("built-in", "frozen") or not program_code.is_own(origin)
+
+
+def imports():
+    """Returns what the warm process has to know of this one, as JSON."""
+    ours = __package__
+    names = [name for name, module in list(sys.modules.items())
+             if _is_library(name, module) and name.partition(".")[0] not in (ours, "sitecustomize")]
+    return json.dumps({"modules": names, "changed": sorted(_changed_early - set(_OWN))})
+
+
+# --- the warm process -----------------------------------------------------------------------------
+
+
+class _Refused(Exception):
+    """Says why no variant can be forked."""
+
+
+class _Socket:
+    def __init__(self):
+        self.file = int(os.environ.pop(_SOCKET))
+        self.rest = b""
+
+    def line(self):
+        """Returns the next line; ends this process when nobody wants variants any more."""
+        while b"\n" not in self.rest:
+            part = os.read(self.file, 1 << 16)
+            if not part:
+                os._exit(0)
+            self.rest += part
+        line, _, self.rest = self.rest.partition(b"\n")
+        return line.decode()
+
+    def send(self, text):
+        os.write(self.file, text.encode() + b"\n")
+
+
+def _import(names):
+    """Imports what can be imported. A module that another one makes cannot, and needs not."""
+    own = os.environ.get(_BLAS)
+    os.environ.setdefault(_BLAS, "1")
+    for name in names:
+        if name not in sys.modules:
+            with contextlib.suppress(BaseException):
+                importlib.import_module(name)
+    if own is None:
+        del os.environ[_BLAS]
+
+
+def _check():
+    threads = len(os.listdir("/proc/self/task"))
+    if threads > 1:
+        raise _Refused(f"{threads - 1} threads run once the program's modules are imported")
+    torch = sys.modules.get("torch")
+    if torch is None:
+        raise _Refused("PyTorch is not among the program's modules")
+    if torch.cuda.is_initialized():
+        raise _Refused("a module that the program imports begins CUDA")
+
+
+def _check_environment(changed):
+    by_program = set(changed) - _changed()
+    if by_program:
+        raise _Refused(f"the program sets {min(by_program)} before an import")
+
+
+def _become(request):
+    """Makes this process, which has just been forked, the one that would have been started."""
+    global is_waiting
+    is_waiting = False
+    log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    arguments = request["options"]["command"]
+    words = len(sys.argv) - 1
+    if words:
+        sys.orig_argv[-words:] = sys.argv[1:] = arguments[-words:]
+    os.environ["SHARDLENS_RECORD"] = json.dumps(request["options"])
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = request["compiled"]
+    OPTIONS.clear()
+    OPTIONS.update(request["options"])
+
+
+def _child():
+    """Forks. Returns 0 in the child, whose parent has ended: it belongs to our caller then, which
+    waits for it. Returns its process id here."""
+    reading, writing = os.pipe()
+    between = os.fork()
+    if between:
+        os.close(writing)
+        os.waitpid(between, 0)
+        child = int(os.read(reading, 32))
+        os.close(reading)
+        return child
+    child = os.fork()
+    if child:
+        os.write(writing, str(child).encode())
+        os._exit(0)
+    os.close(reading)
+    os.close(writing)
+    return 0
+
+
+def _fits(arguments):
+    """Returns True if only words differ that the program reads itself."""
+    words = len(sys.argv) - 1
+    before = OPTIONS["command"]
+    return len(arguments) == len(before) and sys.argv[1:] == before[len(before) - words:] and (
+        arguments[:len(before) - words] == before[:len(before) - words])
+
+
+def _start(socket, request):
+    """Forks for a request. Returns True in the child."""
+    _check()
+    if not _fits(request["options"]["command"]):
+        raise _Refused("it is another command")
+    child = _child()
+    if child:
+        socket.send(str(child))
+        return False
+    os.close(socket.file)
+    _become(request)
+    return True
+
+
+def serve():
+    """Returns in each child that runs a variant, and never in the warm process itself."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    socket = _Socket()
+    told = json.loads(socket.line())
+    _import(told["modules"])
+    why = None
+    try:
+        _check_environment(told["changed"])
+        _check()
+    except _Refused as refused:
+        why = str(refused)
+    socket.send(f"no {why}" if why else "ready")
+    while True:
+        request = json.loads(socket.line())
+        try:
+            if _start(socket, request):
+                return
+        except _Refused as refused:
+            socket.send(f"no {refused}")

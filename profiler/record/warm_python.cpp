@@ -1,0 +1,110 @@
+#include "profiler/record/warm_python.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <string_view>
+#include <tuple>
+
+namespace shardlens::profiler {
+
+namespace {
+
+constexpr int kPatienceMs = 300'000;  // for imports, on a machine with much else to do
+constexpr std::string_view kNo = "no ";
+
+/// Makes orphans below this process its children.
+void adopt(bool does) { ::prctl(PR_SET_CHILD_SUBREAPER, does ? 1 : 0, 0, 0, 0); }
+
+}  // namespace
+
+bool can_be_forked(const RecordOptions& variant) {
+  return !variant.is_alone && !variant.log.empty() &&
+         std::ranges::none_of(variant.levers, acts_at_start);
+}
+
+WarmPython::WarmPython(const RecordOptions& options, const std::string& imports,
+                       const std::function<void(int socket)>& become)
+    : options_(options) {
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+    why_not_ = "no socket could be made";
+    return;
+  }
+  process_ = ::fork();
+  if (process_ == 0) {
+    ::fcntl(ends[1], F_SETFD, 0);  // stays open in the command
+    become(ends[1]);
+    ::_exit(127);
+  }
+  ::close(ends[1]);
+  socket_ = ends[0];
+  adopt(true);
+  const auto answer = process_ > 0 && send(imports) ? receive() : std::nullopt;
+  if (answer == "ready") return;
+  const bool is_refused = answer && answer->starts_with(kNo);
+  why_not_ = is_refused ? answer->substr(kNo.size()) : "the process that was to fork has ended";
+}
+
+WarmPython::~WarmPython() {
+  if (socket_ >= 0) ::close(socket_);
+  if (process_ <= 0) return;
+  ::kill(process_, SIGKILL);
+  ::waitpid(process_, nullptr, 0);
+  adopt(false);
+}
+
+bool WarmPython::suits(const RecordOptions& variant) const {
+  const auto environment_of = [](const RecordOptions& one) {
+    return std::tie(one.device.gpu, one.device.capacity_bytes, one.world_size, one.rank,
+                    one.gpus_per_node, one.beside_bytes, one.true_at, one.routing.kind,
+                    one.routing.factor);
+  };
+  return !why_not_ && can_be_forked(variant) && environment_of(variant) == environment_of(options_);
+}
+
+std::optional<pid_t> WarmPython::fork_for(const std::string& request) {
+  const auto answer = send(request) ? receive() : std::nullopt;
+  if (!answer) {
+    why_not_ = "the process that forks has ended";
+    return std::nullopt;
+  }
+  pid_t child = 0;
+  const char* const end = answer->data() + answer->size();
+  const auto [rest, error] = std::from_chars(answer->data(), end, child);
+  return error == std::errc() && rest == end ? std::optional(child) : std::nullopt;
+}
+
+bool WarmPython::send(const std::string& line) const {
+  const std::string text = line + "\n";
+  for (size_t at = 0; at < text.size();) {
+    const ssize_t sent = ::send(socket_, text.data() + at, text.size() - at, MSG_NOSIGNAL);
+    if (sent <= 0) return false;
+    at += static_cast<size_t>(sent);
+  }
+  return true;
+}
+
+/// Returns the next line, or nothing if the process has ended or does not answer.
+std::optional<std::string> WarmPython::receive() {
+  std::string line;
+  while (true) {
+    pollfd wanted{.fd = socket_, .events = POLLIN, .revents = 0};
+    if (::poll(&wanted, 1, kPatienceMs) <= 0) return std::nullopt;
+    char next = 0;
+    if (::recv(socket_, &next, 1, 0) != 1) return std::nullopt;
+    if (next == '\n') return line;
+    line += next;
+  }
+}
+
+}  // namespace shardlens::profiler
