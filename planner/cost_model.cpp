@@ -21,7 +21,7 @@ constexpr double kReached = 0.7;  // of a data sheet's rate, in large kernels an
 constexpr double kUnitOverheadSeconds = 50e-6;
 constexpr double kCollectiveLatencySeconds = 20e-6;
 constexpr double kAdamBytesAnElement = 28;  // reads weight, moments, gradient; writes the first two
-constexpr double kHostStepGbps = 10;  // the host's optimizer steps run on one thread a rank
+constexpr double kHostStepGbps = 10;        // the host's optimizer steps run on one thread a rank
 
 /// Returns how many rows the unit's matrices multiply, samples or tokens.
 double rows_of(const UnitSpec& unit, int64_t batch) {

@@ -38,12 +38,10 @@ std::string run_head() {
 
 Json run_json(const std::vector<PlacedValue>& values, const VariantResult& result) {
   constexpr std::array kNames = {"measured", "out_of_memory", "failed", "idle"};
-  Json json = {{"values", Json::object()},
-               {"outcome", kNames[static_cast<size_t>(result.outcome)]},
-               {"was_forked", result.was_forked},
-               {"run", result.options.out},
-               {"bands", bands_json(result.bands)},
-               {"doubts", result.doubts}};
+  Json json = {
+      {"values", Json::object()},          {"outcome", kNames[static_cast<size_t>(result.outcome)]},
+      {"was_forked", result.was_forked},   {"run", result.options.out},
+      {"bands", bands_json(result.bands)}, {"doubts", result.doubts}};
   for (const auto& [name, value] : values) json["values"][name] = value;
   if (result.outcome == VariantOutcome::measured) {
     json["device_bytes"] = result.device_bytes();
