@@ -57,13 +57,14 @@ double link_gbps(const Gpu& gpu) {
 }
 
 /// The bandwidth of a ring: that of its slowest link.
-double ring_gbps(const Gpu& gpu, const Ranks& ranks) {
+double ring_gbps(const Gpu& gpu, const RankLayout& ranks) {
   const double network = rates_of(&gpu, 1).network_gbps * kNetworkReached * ranks.a_node;
   if (ranks.nodes() == 1) return link_gbps(gpu);
   return ranks.a_node == 1 ? network : std::min(link_gbps(gpu), network);
 }
 
-double ring_or_tree_seconds(const Gpu& gpu, CollectiveKind kind, double bytes, const Ranks& ranks) {
+double ring_or_tree_seconds(const Gpu& gpu, CollectiveKind kind, double bytes,
+                            const RankLayout& ranks) {
   const double gbps = ring_gbps(gpu, ranks);
   const bool is_twice = kind == CollectiveKind::all_reduce;
   const bool is_pair = kind == CollectiveKind::send || kind == CollectiveKind::receive;
@@ -125,7 +126,7 @@ double measured_seconds(const Gpu& gpu, CollectiveKind kind, double bytes, int g
 
 }  // namespace
 
-Ranks ranks_of(const profiler::WorkCommunicator& communicator) {
+RankLayout ranks_of(const profiler::WorkCommunicator& communicator) {
   std::map<int, int> by_node;
   for (const int32_t rank : communicator.world_ranks) ++by_node[rank / kGpusANode];
   int most = 0;
@@ -134,11 +135,12 @@ Ranks ranks_of(const profiler::WorkCommunicator& communicator) {
   return {.size = communicator.size, .a_node = most};
 }
 
-bool has_measured_collectives(const Gpu& gpu, const Ranks& ranks) {
+bool has_measured_collectives(const Gpu& gpu, const RankLayout& ranks) {
   return ranks.nodes() == 1 && measured_seconds(gpu, CollectiveKind::all_gather, 1, ranks.size) > 0;
 }
 
-double collective_seconds(const Gpu& gpu, CollectiveKind kind, int64_t bytes, const Ranks& ranks) {
+double collective_seconds(const Gpu& gpu, CollectiveKind kind, int64_t bytes,
+                          const RankLayout& ranks) {
   if (ranks.size < 2) return kKernelFloor;
   const auto size = static_cast<double>(bytes);
   const bool is_pair = kind == CollectiveKind::send || kind == CollectiveKind::receive;

@@ -15,19 +15,19 @@
 namespace shardlens::planner {
 
 /// The places of a communicator's ranks.
-struct Ranks {
+struct RankLayout {
   int size = 1;
   int a_node = 1;  // the most that one node has
 
   int nodes() const { return (size + a_node - 1) / a_node; }
 };
-Ranks ranks_of(const profiler::WorkCommunicator& communicator);
+RankLayout ranks_of(const profiler::WorkCommunicator& communicator);
 
 /// Returns the seconds of a collective.
 double collective_seconds(const Gpu& gpu, profiler::CollectiveKind kind, int64_t bytes,
-                          const Ranks& ranks);
+                          const RankLayout& ranks);
 
 /// True if collectives among all these ranks of one node are measured.
-bool has_measured_collectives(const Gpu& gpu, const Ranks& ranks);
+bool has_measured_collectives(const Gpu& gpu, const RankLayout& ranks);
 
 }  // namespace shardlens::planner

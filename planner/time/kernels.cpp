@@ -35,7 +35,7 @@ double threads_of(const profiler::Launch& launch) {
 
 /// Narrow heads feed the tensor cores less, wide ones spill; fp32 has no tensor cores there.
 double attention_tflops(const Gpu& gpu, const Attention& attention) {
-  const Reached& reached = reached_by(gpu);
+  const Efficiency& reached = reached_by(gpu);
   if (attention.type == NumberType::fp32) return reached.fp32_tflops * 0.6;
   const double part = attention.is_backward ? reached.attention_backward : reached.attention;
   const double width = attention.width <= 64 ? 0.7 : attention.width <= 128 ? 1 : 0.8;

@@ -129,7 +129,7 @@ std::string_view likest(const Gpu& gpu) {
 }
 
 Processor processor_of(const Gpu& gpu) {
-  const Reached& reached = reached_by(gpu);
+  const Efficiency& reached = reached_by(gpu);
   return {gpu.sm_count, reached.half_tflops, rates_of(&gpu, 1).memory_gbps * reached.memory};
 }
 

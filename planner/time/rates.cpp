@@ -13,7 +13,7 @@ namespace {
 struct NamedRates {
   std::string_view gpu;
   Rates rates;
-  Reached reached;
+  Efficiency reached;
 };
 
 // NVIDIA's data sheets, dense rates: "B200" and "B300" (HGX), "GB200 NVL72", "H200 Tensor Core
@@ -74,6 +74,6 @@ Rates rates_of(const Gpu* gpu, int64_t threads) {
   return rates;
 }
 
-const Reached& reached_by(const Gpu& gpu) { return named(gpu).reached; }
+const Efficiency& reached_by(const Gpu& gpu) { return named(gpu).reached; }
 
 }  // namespace shardlens::planner

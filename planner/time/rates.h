@@ -24,7 +24,7 @@ Rates rates_of(const Gpu* gpu, int64_t threads);
 
 /// Rates that large kernels reach on a GPU. Rates are in the units of Rates, parts are of its
 /// rates.
-struct Reached {
+struct Efficiency {
   double half_tflops = 0;         // of large bf16 products; fp16 where bf16 is slow
   double fp32_tflops = 0;         // of large fp32 products without tensor cores
   double memory = 0;              // a part of memory_gbps
@@ -32,7 +32,7 @@ struct Reached {
   double attention = 0;           // fused attention forward, a part of half_tflops above
   double attention_backward = 0;  // the same, backward
 };
-const Reached& reached_by(const Gpu& gpu);
+const Efficiency& reached_by(const Gpu& gpu);
 
 /// The part of the link to the host that copies of pinned memory reach, and the rate that those of
 /// pageable memory do: 54.3 GB/s and 16 GB/s on an H100 (tests/fixtures/gpu/h100/6-time.json).

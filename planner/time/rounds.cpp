@@ -23,10 +23,10 @@ bool is_run(WorkKind kind) {
   return kind <= WorkKind::graph_launch;  // what a GPU does
 }
 
-std::vector<Round> between(const WorkTrace& trace, const std::vector<size_t>& borders) {
-  std::vector<Round> rounds;
+std::vector<TraceRound> between(const WorkTrace& trace, const std::vector<size_t>& borders) {
+  std::vector<TraceRound> rounds;
   for (size_t i = 0; i + 1 < borders.size(); ++i) {
-    Round& round = rounds.emplace_back();
+    TraceRound& round = rounds.emplace_back();
     for (size_t item = borders[i]; item < borders[i + 1]; ++item) {
       const WorkKind kind = trace.work_of(trace.items[item]).kind;
       if (kind != WorkKind::memory) round.items.push_back(item);
@@ -36,7 +36,7 @@ std::vector<Round> between(const WorkTrace& trace, const std::vector<size_t>& bo
 }
 
 /// True if both ask for the same pieces of work in the same order, on the same streams.
-bool are_alike(const WorkTrace& trace, const Round& one, const Round& other) {
+bool are_alike(const WorkTrace& trace, const TraceRound& one, const TraceRound& other) {
   return std::ranges::equal(one.items, other.items, [&trace](size_t a, size_t b) {
     const WorkItem &first = trace.items[a], &second = trace.items[b];
     return first.work == second.work && first.stream == second.stream;
@@ -44,7 +44,7 @@ bool are_alike(const WorkTrace& trace, const Round& one, const Round& other) {
 }
 
 /// The steps that the recording marks. The last one is left out, since a program's end follows it.
-std::vector<Round> steps_of(const WorkTrace& trace) {
+std::vector<TraceRound> steps_of(const WorkTrace& trace) {
   std::vector<size_t> borders;
   for (size_t i = 0; i < trace.items.size(); ++i) {
     if (trace.work_of(trace.items[i]).kind == WorkKind::step) borders.push_back(i);
@@ -53,7 +53,7 @@ std::vector<Round> steps_of(const WorkTrace& trace) {
 }
 
 /// The parts of the trace that end with a wait.
-std::vector<Round> waits_of(const WorkTrace& trace) {
+std::vector<TraceRound> waits_of(const WorkTrace& trace) {
   std::vector<size_t> borders = {0};
   for (size_t i = 0; i < trace.items.size(); ++i) {
     if (is_wait(trace.work_of(trace.items[i]).kind)) borders.push_back(i + 1);
@@ -61,14 +61,14 @@ std::vector<Round> waits_of(const WorkTrace& trace) {
   return between(trace, borders);
 }
 
-size_t runs_in(const WorkTrace& trace, const Round& round) {
+size_t runs_in(const WorkTrace& trace, const TraceRound& round) {
   size_t runs = 0;
   for (const size_t item : round.items) runs += is_run(trace.work_of(trace.items[item]).kind);
   return runs;
 }
 
-Round joined_round(const std::vector<Round>& waits, size_t begin, size_t end) {
-  Round round;
+TraceRound joined_round(const std::vector<TraceRound>& waits, size_t begin, size_t end) {
+  TraceRound round;
   for (size_t i = begin; i < end; ++i) {
     round.items.insert(round.items.end(), waits[i].items.begin(), waits[i].items.end());
   }
@@ -76,8 +76,8 @@ Round joined_round(const std::vector<Round>& waits, size_t begin, size_t end) {
 }
 
 /// Joins `count` waits to a round, the last round ending with the wait `last`.
-std::vector<Round> joined(const std::vector<Round>& waits, size_t last, size_t count) {
-  std::vector<Round> rounds;
+std::vector<TraceRound> joined(const std::vector<TraceRound>& waits, size_t last, size_t count) {
+  std::vector<TraceRound> rounds;
   for (size_t end = last + 1; end >= count && rounds.size() < kMostRounds; end -= count) {
     rounds.insert(rounds.begin(), joined_round(waits, end - count, end));
   }
@@ -85,12 +85,12 @@ std::vector<Round> joined(const std::vector<Round>& waits, size_t last, size_t c
 }
 
 /// The rounds that repeat, by the smallest number of waits in a round; those at the end first.
-std::vector<Round> repeated_waits(const WorkTrace& trace) {
-  const std::vector<Round> waits = waits_of(trace);
+std::vector<TraceRound> repeated_waits(const WorkTrace& trace) {
+  const std::vector<TraceRound> waits = waits_of(trace);
   for (size_t last = waits.size(); last-- > 1;) {
     for (size_t count = 1; count <= kMostWaits && 2 * count <= last + 1; ++count) {
-      const Round round = joined_round(waits, last + 1 - count, last + 1);
-      const Round before = joined_round(waits, last + 1 - 2 * count, last + 1 - count);
+      const TraceRound round = joined_round(waits, last + 1 - count, last + 1);
+      const TraceRound before = joined_round(waits, last + 1 - 2 * count, last + 1 - count);
       if (runs_in(trace, round) < kFewestItems || !are_alike(trace, round, before)) continue;
       return joined(waits, last, count);
     }
@@ -99,7 +99,7 @@ std::vector<Round> repeated_waits(const WorkTrace& trace) {
 }
 
 /// Keeps the last rounds that are alike.
-void keep_alike(const WorkTrace& trace, std::vector<Round>& rounds) {
+void keep_alike(const WorkTrace& trace, std::vector<TraceRound>& rounds) {
   size_t first = rounds.size() - 1;
   while (first > 0 && are_alike(trace, rounds[first - 1], rounds.back())) --first;
   rounds.erase(rounds.begin(), rounds.begin() + static_cast<std::ptrdiff_t>(first));
@@ -107,11 +107,11 @@ void keep_alike(const WorkTrace& trace, std::vector<Round>& rounds) {
 
 /// The host's time for each item of a round: the least of all rounds, since what disturbs a host
 /// only makes it slower.
-std::vector<int64_t> least_host_ns(const WorkTrace& trace, const std::vector<Round>& rounds) {
+std::vector<int64_t> least_host_ns(const WorkTrace& trace, const std::vector<TraceRound>& rounds) {
   std::vector<int64_t> least;
   for (size_t i = 0; i < rounds.back().size(); ++i) {
     int64_t ns = trace.host_ns(rounds.front().items[i]);
-    for (const Round& round : rounds) ns = std::min(ns, trace.host_ns(round.items[i]));
+    for (const TraceRound& round : rounds) ns = std::min(ns, trace.host_ns(round.items[i]));
     least.push_back(ns);
   }
   return least;
@@ -122,14 +122,14 @@ std::vector<int64_t> least_host_ns(const WorkTrace& trace, const std::vector<Rou
 Rounds settled_rounds(const WorkTrace& trace) {
   Rounds found;
   found.rounds = steps_of(trace);
-  std::erase_if(found.rounds, [&](const Round& round) { return runs_in(trace, round) == 0; });
+  std::erase_if(found.rounds, [&](const TraceRound& round) { return runs_in(trace, round) == 0; });
   found.are_steps = !found.rounds.empty();
   if (!found.are_steps) found.rounds = repeated_waits(trace);
   if (found.rounds.empty() && !trace.empty())
     found.rounds = between(trace, {0, trace.items.size()});
   if (found.rounds.empty()) return found;
 
-  std::vector<Round> alike = found.rounds;
+  std::vector<TraceRound> alike = found.rounds;
   keep_alike(trace, alike);
   found.are_alike = alike.size() > 1;
   if (found.are_alike) {

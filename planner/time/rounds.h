@@ -13,15 +13,15 @@ namespace shardlens::planner {
 
 /// A part of a trace. Memory that the driver gives or takes is left out, since it differs between
 /// steps that are alike otherwise.
-struct Round {
+struct TraceRound {
   std::vector<size_t> items;  // indices, in order
 
   size_t size() const { return items.size(); }
 };
 
 struct Rounds {
-  std::vector<Round> rounds;  // the settled ones: all alike if `are_alike`
-  bool are_steps = false;     // that the recording marks
+  std::vector<TraceRound> rounds;  // the settled ones: all alike if `are_alike`
+  bool are_steps = false;          // that the recording marks
   bool are_alike = false;
   std::vector<int64_t> host_ns;  // by item of a round, if they are alike
 };

@@ -78,7 +78,7 @@ Errors errors_on(const Gpu& gpu, bool has_measured_links) {
 }
 
 /// A task of the simulation, with the cost of its work.
-struct Costed {
+struct CostedTask {
   Task task;
   Cost cost;
 };
@@ -95,7 +95,7 @@ class TaskBuilder {
 
   /// Adds a round, before which the trace has `before`, if that is not null; `host_ns` gives the
   /// host's time by item, if not empty.
-  void add(const Round& round, const Round* before, std::span<const int64_t> host_ns) {
+  void add(const TraceRound& round, const TraceRound* before, std::span<const int64_t> host_ns) {
     find_shares(round);
     const size_t first = tasks_.size();
     before_ = before;
@@ -112,11 +112,11 @@ class TaskBuilder {
     begins_.push_back(first);
   }
 
-  std::span<const Costed> tasks() const { return tasks_; }
+  std::span<const CostedTask> tasks() const { return tasks_; }
   const std::vector<size_t>& begins() const { return begins_; }
 
  private:
-  void add_item(const WorkItem& item, size_t index, double host_seconds, const Round& round) {
+  void add_item(const WorkItem& item, size_t index, double host_seconds, const TraceRound& round) {
     const Work& work = trace_.work_of(item);
     Task task{.stream = item.stream,
               .host_seconds = host_seconds,
@@ -179,14 +179,14 @@ class TaskBuilder {
   }
 
   /// The task of the item that an event belongs to, in this round or in the one before.
-  int64_t place_of(int64_t about, const Round& round) const {
+  int64_t place_of(int64_t about, const TraceRound& round) const {
     if (about < 0) return -1;
     const int64_t here = place_in(round, places_, static_cast<size_t>(about));
     if (here >= 0 || before_ == nullptr) return here;
     return place_in(*before_, previous_places_, static_cast<size_t>(about));
   }
 
-  static int64_t place_in(const Round& round, std::span<const int64_t> places, size_t item) {
+  static int64_t place_in(const TraceRound& round, std::span<const int64_t> places, size_t item) {
     const auto found = std::ranges::lower_bound(round.items, item);
     if (found == round.items.end() || *found != item) return -1;
     const auto position = static_cast<size_t>(found - round.items.begin());
@@ -214,7 +214,7 @@ class TaskBuilder {
 
   /// Several kernels of one operator share its work: those over lists by their blocks, those of
   /// attention evenly.
-  void find_shares(const Round& round) {
+  void find_shares(const TraceRound& round) {
     shares_.clear();
     const std::span<const size_t> items = round.items;
     for (size_t i = 0; i < items.size();) {
@@ -257,8 +257,8 @@ class TaskBuilder {
   std::map<uint32_t, std::vector<size_t>> captured_;  // items by graph
   std::map<size_t, double> shares_;                   // by item of the round
   std::vector<int64_t> places_, previous_places_;     // of a round's items among the tasks
-  const Round* before_ = nullptr;
-  std::vector<Costed> tasks_;
+  const TraceRound* before_ = nullptr;
+  std::vector<CostedTask> tasks_;
   std::vector<size_t> begins_;  // of rounds among the tasks
 };
 
@@ -306,7 +306,7 @@ void attribute(std::vector<Interval> intervals, double from, double to, StepTime
 }
 
 /// Tells what the GPU does in the tasks from `first` on, between two moments.
-void account(std::span<const Costed> tasks, std::span<const TaskTimes> times, size_t first,
+void account(std::span<const CostedTask> tasks, std::span<const TaskTimes> times, size_t first,
              double from, double to, StepTime& result) {
   std::vector<Interval> intervals;
   for (size_t i = 0; i < tasks.size(); ++i) {
@@ -316,7 +316,7 @@ void account(std::span<const Costed> tasks, std::span<const TaskTimes> times, si
   }
   attribute(std::move(intervals), from, to, result);
   for (size_t i = first; i < tasks.size(); ++i) {
-    const Costed& costed = tasks[i];
+    const CostedTask& costed = tasks[i];
     result.host_seconds += costed.task.host_seconds + costed.task.call_seconds;
     if (costed.task.kind != TaskKind::run) continue;
     result.work_by_class[static_cast<size_t>(costed.cost.work_class)] += costed.cost.seconds;
@@ -328,7 +328,7 @@ void account(std::span<const Costed> tasks, std::span<const TaskTimes> times, si
 /// The rate of the data sheet for the type that most operations of the rounds have.
 double peak_flops_of(const WorkTrace& trace, const Gpu& gpu, const Rounds& rounds) {
   double fp32 = 0, tf32 = 0, half = 0, fp8 = 0;
-  for (const Round& round : rounds.rounds) {
+  for (const TraceRound& round : rounds.rounds) {
     for (const size_t item : round.items) {
       const Work& work = trace.work_of(trace.items[item]);
       if (work.kind != WorkKind::product) continue;
@@ -356,7 +356,7 @@ double error_of(const StepTime& result, const Errors& errors) {
 
 bool has_measured_links(const WorkTrace& trace, const Gpu& gpu) {
   return std::ranges::all_of(trace.communicators, [&gpu](const auto& communicator) {
-    const Ranks ranks = ranks_of(communicator);
+    const RankLayout ranks = ranks_of(communicator);
     return ranks.size < 2 || has_measured_collectives(gpu, ranks);
   });
 }
@@ -386,17 +386,17 @@ StepTime step_time(const WorkTrace& trace, const Gpu& gpu, const StepTimeOptions
   if (rounds.rounds.empty()) return result;
   TaskBuilder builder(trace, gpu, options);
   if (rounds.are_alike) {
-    const Round& before = rounds.rounds[rounds.rounds.size() - 2];
+    const TraceRound& before = rounds.rounds[rounds.rounds.size() - 2];
     for (int i = 0; i < kRepeats; ++i) builder.add(rounds.rounds.back(), &before, rounds.host_ns);
   } else {
-    const Round* before = nullptr;
-    for (const Round& round : rounds.rounds) {
+    const TraceRound* before = nullptr;
+    for (const TraceRound& round : rounds.rounds) {
       builder.add(round, before, {});
       before = &round;
     }
   }
   std::vector<Task> tasks;
-  for (const Costed& costed : builder.tasks()) tasks.push_back(costed.task);
+  for (const CostedTask& costed : builder.tasks()) tasks.push_back(costed.task);
   const std::vector<TaskTimes> times = simulate(tasks);
 
   // Of rounds that repeat, the last one has settled; of others all count.

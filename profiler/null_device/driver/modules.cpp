@@ -25,7 +25,7 @@ namespace shardlens::profiler {
 
 namespace {
 
-using Described = std::map<std::string, ParameterSizes>;
+using KernelSizes = std::map<std::string, ParameterSizes>;
 
 /// A kernel of a module. Its sizes are unknown if the module does not describe its parameters, and
 /// so is its name if it comes from elsewhere.
@@ -48,7 +48,7 @@ void append_addresses(std::vector<uint64_t>& addresses, const void* argument, si
 /// threads may call.
 class Modules {
  public:
-  CUmodule load(Described described) {
+  CUmodule load(KernelSizes described) {
     const std::lock_guard lock(mutex_);
     auto loaded = std::make_unique<Module>(Module{std::move(described), {}});
     const auto module = reinterpret_cast<CUmodule>(loaded.get());
@@ -80,7 +80,7 @@ class Modules {
 
  private:
   struct Module {
-    Described described;
+    KernelSizes described;
     std::map<std::string, Kernel> kernels;
   };
 

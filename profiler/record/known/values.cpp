@@ -572,13 +572,10 @@ void note_memory(const allocator::TraceEntry& entry) {
   const OwnTime own;
   using Action = allocator::TraceEntry;
   const auto address = static_cast<uint64_t>(entry.addr_);
-  if (entry.action_ == Action::ALLOC) {
-    blocks().add(address, entry.size_);
-  } else if (entry.action_ == Action::FREE_COMPLETED) {
-    blocks().remove(address);
-  } else {
-    return;
-  }
+  const bool is_new = entry.action_ == Action::ALLOC;
+  if (!is_new && entry.action_ != Action::FREE_COMPLETED) return;
+  if (is_new) blocks().add(address, entry.size_);
+  if (!is_new) blocks().remove(address);
   known_memory->forget(address, entry.size_);
 }
 
@@ -593,7 +590,6 @@ void follow() {
 }
 
 }  // namespace
-
 }  // namespace shardlens::profiler
 
 void shardlens_follow_known_values() {

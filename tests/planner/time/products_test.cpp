@@ -90,7 +90,7 @@ TEST_CASE("collectives of sizes between those of the tables", "[planner][time]")
   for (const auto& row : tests::held_out("nccl_held_out.csv")) {
     const auto kind = choice_named<profiler::CollectiveKind>(row[1]);
     REQUIRE(kind);
-    const Ranks ranks = {.size = std::stoi(row[2]), .a_node = std::stoi(row[2])};
+    const RankLayout ranks = {.size = std::stoi(row[2]), .a_node = std::stoi(row[2])};
     CHECK(has_measured_collectives(find_gpu(row[0]), ranks));
     const double seconds = collective_seconds(find_gpu(row[0]), *kind, std::stoll(row[3]), ranks);
     errors[row[0]].add(seconds * 1e6, std::stod(row[kMicroseconds]));
@@ -107,7 +107,7 @@ TEST_CASE("collectives of sizes between those of the tables", "[planner][time]")
 TEST_CASE("large messages take the time of a ring over the slowest link", "[planner][time]") {
   const Gpu& gpu = find_gpu("v100");  // in no table: a link of 150 GB/s, a network of 6.25
   constexpr int64_t kBytes = int64_t{8} << 30;
-  const auto seconds = [&](profiler::CollectiveKind kind, Ranks ranks) {
+  const auto seconds = [&](profiler::CollectiveKind kind, RankLayout ranks) {
     return collective_seconds(gpu, kind, kBytes, ranks);
   };
   using enum profiler::CollectiveKind;

@@ -32,7 +32,7 @@ double end_of(const std::vector<Task>& tasks) {
 
 /// Times by relaxation: every rule is an edge "not before", and all are applied to all tasks until
 /// nothing moves. `host` is the host's clock after a task.
-struct Relaxed {
+struct Relaxation {
   std::vector<TaskTimes> times;
   std::vector<double> host;
 };
@@ -44,7 +44,7 @@ bool raise(double& value, double to) {
 }
 
 /// What a task waits for on its stream: the ends of all tasks asked there before.
-double stream_before(const std::vector<Task>& tasks, const Relaxed& relaxed, size_t index,
+double stream_before(const std::vector<Task>& tasks, const Relaxation& relaxed, size_t index,
                      uint16_t stream) {
   double ready = 0;
   for (size_t i = 0; i < index; ++i) {
@@ -54,7 +54,7 @@ double stream_before(const std::vector<Task>& tasks, const Relaxed& relaxed, siz
   return ready;
 }
 
-double all_before(const std::vector<Task>& tasks, const Relaxed& relaxed, size_t index) {
+double all_before(const std::vector<Task>& tasks, const Relaxation& relaxed, size_t index) {
   double ready = 0;
   for (uint16_t stream = 0; stream < 4; ++stream) {
     ready = std::max(ready, stream_before(tasks, relaxed, index, stream));
@@ -62,7 +62,7 @@ double all_before(const std::vector<Task>& tasks, const Relaxed& relaxed, size_t
   return ready;
 }
 
-bool relax(const std::vector<Task>& tasks, Relaxed& relaxed, size_t i) {
+bool relax(const std::vector<Task>& tasks, Relaxation& relaxed, size_t i) {
   const Task& task = tasks[i];
   TaskTimes& times = relaxed.times[i];
   const double before = i == 0 ? 0 : relaxed.host[i - 1];
@@ -94,7 +94,7 @@ bool relax(const std::vector<Task>& tasks, Relaxed& relaxed, size_t i) {
 
 /// Applies the rules from the last task to the first, so that it cannot resemble the simulation.
 std::vector<TaskTimes> brute_force(const std::vector<Task>& tasks) {
-  Relaxed relaxed{std::vector<TaskTimes>(tasks.size()), std::vector<double>(tasks.size())};
+  Relaxation relaxed{std::vector<TaskTimes>(tasks.size()), std::vector<double>(tasks.size())};
   for (bool moved = true; moved;) {
     moved = false;
     for (size_t i = tasks.size(); i-- > 0;) moved |= relax(tasks, relaxed, i);
