@@ -85,11 +85,12 @@ def reduced_last(_):
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
     join()
-    model = nn.Linear(4096, 4096, bias=False)
+    model = nn.Linear(8192, 8192, bias=False)
     fully_shard(model.cuda(), mp_policy=MixedPrecisionPolicy(torch.bfloat16, torch.float32))
     optimizer = torch.optim.AdamW(model.parameters())
     for _ in range(3):
-        model(torch.randn(16, 4096, device="cuda")).float().square().mean().backward()
+        loss = model(torch.randn(16, 8192, device="cuda")).float().square().mean()
+        loss.backward()  # and reduces
         optimizer.step()
         optimizer.zero_grad()
 
