@@ -150,7 +150,7 @@ def check_ended_early(folder):
 
 
 def check_two_gpus(folder):
-    """The first of two GPUs is checked, and a program of several ranks is refused."""
+    """The first of two GPUs is checked, and the program sees no other."""
     script = pathlib.Path(folder, "one_gpu.py")
     script.write_text("import torch\n"
                       "assert torch.cuda.device_count() in (2, 1)  # the simulated one is alone\n"
@@ -159,12 +159,6 @@ def check_two_gpus(folder):
     text, check = check_gpu(folder, "--", PYTHON, script, more=more)
     expect("outcomes", outcomes(check), ["same"])
     expect("verdict", text.splitlines()[-2], "the same, event by event: 1 of 1 programs")
-    pathlib.Path(folder, "check.json").unlink()
-    done = shardlens("check-gpu", "--limit", "600", "--out", pathlib.Path(folder, "check.json"), "--",
-                     PYTHON, SCRIPT, "spawn")
-    expect("exit code", done.returncode, 2)
-    if "4 ranks ran; give a program of one rank" not in done.stderr:
-        raise AssertionError(done.stderr)
 
 
 def check_machine_without_gpu(folder):

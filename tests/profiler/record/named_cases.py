@@ -72,7 +72,7 @@ def check_reduced_at_once(folder):
 
 
 def check_reduced_last(folder):
-    """Nothing that FSDP2 takes after the last node of backward is without a line of the program."""
+    """All that FSDP2 takes after the last node of backward has a line of the program."""
     places = places_of(recorded(folder, "reduced_last", flags=EIGHT))
     reduced = f"named.py:{line_of('loss.backward()  # and reduces')} reduced_last"
     of_step = [place for place in places if place["youngest_steps"] == 0 and place["bytes"] > 1 << 20]
