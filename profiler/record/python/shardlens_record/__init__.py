@@ -33,6 +33,7 @@ IS_ATTACHED = OPTIONS["device"] == "cuda"
 ASKED_FOR = OPTIONS.get("asked_for")
 PULLED = OPTIONS.get("levers") or {}
 LOOKS = bool(OPTIONS.get("look"))
+IS_SERVER = "SHARDLENS_WARM" in os.environ  # forks for variants (warm.py), or was forked from one
 
 
 def _changes():
@@ -82,9 +83,9 @@ def _changes():
 
 
 def wait_for_pytorch():
-    from . import absent, account, imports, missing_calls, ranks, warm
+    from . import absent, account, imports, missing_calls, ranks
 
-    if not warm.IS_SERVER:
+    if not IS_SERVER:
         account.begin()
     if ASKED_FOR:
         absent.end_with_asker()
@@ -92,13 +93,20 @@ def wait_for_pytorch():
         ranks.give_gpus_to_launcher()
         ranks.settle_under_deepspeed()
         missing_calls.watch_extensions()
-    imports.change_when_executed(_joined(_changes(), _changes_of_levers()))
+    imports.change_when_executed(_joined(_changes(), _changes_of_levers()), _note_of_imports())
+
+
+def _note_of_imports():
+    """Returns what is to be told of each import; None: nothing, in most programs."""
+    if not IS_SERVER and not OPTIONS.get("tells_imports"):
+        return None
+    from . import warm
+
+    return warm.note_import
 
 
 def _changes_of_levers():
-    from . import warm
-
-    if not (PULLED or LOOKS or warm.IS_SERVER):
+    if not (PULLED or LOOKS or IS_SERVER):
         return {}  # most programs: importing the levers takes 10 ms
     from . import levers
 
@@ -108,10 +116,10 @@ def _changes_of_levers():
 def serve():
     """Forks for variants of the program, if this is the process for that (warm.py). Returns in each
     child, which goes on as if it had just been started."""
+    if not IS_SERVER:
+        return
     from . import absent, account, levers, warm
 
-    if not warm.IS_SERVER:
-        return
     warm.serve()
     absent.begin()
     account.begin()

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 
-from . import ASKED_FOR, OPTIONS, program_code, warm
+from . import ASKED_FOR, IS_SERVER, OPTIONS, program_code
 from .guards import describe, in_one_line
 
 _OUT_OF_MEMORY = ("CUDA out of memory", "CUDA error: out of memory", "failure 2 'out of memory'",
@@ -16,9 +16,17 @@ _OUT_OF_MEMORY = ("CUDA out of memory", "CUDA error: out of memory", "failure 2 
 _once = set()
 
 
+def _waits_for_variants():
+    if not IS_SERVER:
+        return False
+    from . import warm
+
+    return warm.is_waiting
+
+
 def tell(what, text=""):
     """Appends a line to the process's file. It never raises."""
-    if ASKED_FOR or warm.is_waiting:
+    if ASKED_FOR or _waits_for_variants():
         return  # this process is not one of the command's own
     try:
         line = json.dumps({"what": what, "text": text, "time": time.time()})

@@ -3,7 +3,6 @@ importlib.util.find_spec does, executes nothing and may happen any number of tim
 
 import sys
 
-from . import warm
 from .guards import guarded
 
 
@@ -28,11 +27,13 @@ class _Finder:
     """Finds modules as the finders behind it do. The loader of a listed module gets the changes to
     make when it has executed the module; it keeps its own class."""
 
-    def __init__(self, changes):
+    def __init__(self, changes, note):
         self.changes = changes
+        self.note = note
 
     def find_spec(self, name, path=None, target=None):
-        warm.note_import(name)
+        if self.note is not None:
+            self.note(name)
         if name not in self.changes:
             return None
         spec = self._found(name, path, target)
@@ -57,11 +58,11 @@ class _Finder:
             loader.exec_module = _Execution(run, self.changes[name])
 
 
-def change_when_executed(changes):
+def change_when_executed(changes, note=None):
     """Calls the functions that `changes` lists for a module's name with that module, once it has
     been executed. A module that is already loaded, such as one that a .pth file of the environment
-    imports, is changed at once."""
-    sys.meta_path.insert(0, _Finder(changes))
+    imports, is changed at once. `note` is called with the name of each module that is looked for."""
+    sys.meta_path.insert(0, _Finder(changes, note))
     for name in changes:
         if name in sys.modules:
             _change(sys.modules[name], changes[name])

@@ -14,8 +14,11 @@ import time
 import weakref
 
 from . import (IS_ATTACHED, OPTIONS, PULLED, account, blocks, bounds, compiled, counters, cudnn, experts,
-               groups, history, holders, library, models, ranks, sources, uses, values, warm)
+               groups, history, library, models, ranks, sources, uses, values)
 from .guards import describe, doubts, guarded, replace, say
+
+# Most programs are recorded without it, and start sooner.
+holders = importlib.import_module(".holders", __package__) if OPTIONS.get("holders") else None
 
 # These are the values of c10::CachingDeviceAllocator::RecordContext.
 HISTORY_CONTEXT = {None: 0, "state": 1, "alloc": 2, "all": 3}
@@ -137,6 +140,11 @@ def _begin(torch):
     return None
 
 
+def _traces_work():
+    """Returns True if the recorder makes a trace of what the GPU is asked to do."""
+    return os.environ.get("SHARDLENS_NULL_WORK") == "1"
+
+
 def _open(torch, world_size, local_rank):
     """Opens the recording; raises if it cannot."""
     kind = library.Recorder if OPTIONS["library"] else history.Recorder
@@ -150,7 +158,7 @@ def _open(torch, world_size, local_rank):
         "world_size": world_size,
         "gpu": min(local_rank, torch._C._cuda_getDeviceCount() - 1),
         "is_attached": IS_ATTACHED,
-        "has_work": os.environ.get("SHARDLENS_NULL_WORK") == "1",
+        "has_work": _traces_work(),
     }
     if kind is history.Recorder:
         _Recording.recorder = kind(start, _Recording.ask_history)
@@ -222,7 +230,7 @@ def end():
     """Closes the recording, and writes beside it what only this process knows."""
     if not _is_recording():
         return
-    if OPTIONS.get("holders") and _Recording.step < 2:
+    if holders and _Recording.step < 2:
         holders.look(None)
     torch = sys.modules["torch"]
     with torch.cuda.device(_used_gpu(torch)):
@@ -243,11 +251,13 @@ def end():
     taken = values.decisions_taken() + experts.choices_taken()
     facts |= {"doubts": OPTIONS["doubts"] + doubts() + bounds.doubts() + taken}
     facts |= {"communicators": groups.made(), "groups": groups.all_ranks()}
-    facts |= {"uses": uses.all_uses(steps), "holders": holders.all_found()}
+    facts |= {"uses": uses.all_uses(steps), "holders": holders.all_found() if holders else []}
     facts |= {"sources": sources.fingerprints()}
     with open(_file("json"), "w", encoding="utf-8") as file:
         json.dump(facts, file)
     if OPTIONS.get("tells_imports"):
+        from . import warm
+
         account.tell("imports", warm.imports())
 
 
@@ -345,6 +355,8 @@ def watch_backward(module):
 @guarded("waits for collectives may be missing in the trace of work")
 def watch_waits(_):
     """Tells the recorder when the program has waited for an asynchronous collective."""
+    if not _traces_work():
+        return
 
     def waiting(inner):
         @functools.wraps(inner)
@@ -408,7 +420,7 @@ def _after_step(optimizer, *_):
         return  # if several optimizers take turns, the first one's steps are the program's
     _Recording.recorder.find_workspaces()
     _step_begins()
-    if OPTIONS.get("holders") and holders.is_due(_Recording.step):
+    if holders and holders.is_due(_Recording.step):
         holders.look(_Recording.step)
     if OPTIONS["steps"] is not None and _Recording.step >= OPTIONS["steps"]:
         _end_early()

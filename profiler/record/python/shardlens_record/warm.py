@@ -25,12 +25,11 @@ _SOCKET = "SHARDLENS_WARM"
 _BLAS = "OPENBLAS_NUM_THREADS"  # a library of NumPy's, which starts threads when it is imported
 _OWN = ("SHARDLENS_RECORD", _SOCKET, "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 
-IS_SERVER = _SOCKET in os.environ  # or was forked from one
 _environment = dict(os.environ)  # as the process was started
 _changed_early = set()  # variables that were changed before a package was imported
 
 
-is_waiting = IS_SERVER  # for variants: nothing of the program runs
+is_waiting = _SOCKET in os.environ  # for variants: nothing of the program runs
 
 
 def _changed():

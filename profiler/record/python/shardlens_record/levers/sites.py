@@ -6,10 +6,10 @@ import os
 import sys
 import types
 
-from .. import OPTIONS, PULLED, account, program_code, warm
+from .. import IS_SERVER, OPTIONS, PULLED, account, program_code
 from ..guards import in_one_line
 
-LOOKS = bool(OPTIONS.get("look")) or warm.IS_SERVER  # which installs all hooks
+LOOKS = bool(OPTIONS.get("look")) or IS_SERVER  # which installs all hooks
 _MOST_PLACES = 40  # of one lever
 
 _told = set()
