@@ -14,6 +14,7 @@ import sys
 import time
 import weakref
 
+from ..guards import say
 from . import sequences, sites
 
 _MOST_BATCHES = 100_000  # read ahead
@@ -52,10 +53,6 @@ def _batches(begin, value):
     with open(value, encoding="utf-8") as file:
         lengths = [int(line) for line in file.read().split()]
     return _as_listed(begin, lengths)
-
-
-def _say(text):
-    print(f"shardlens record: {text}", file=sys.stderr, flush=True)
 
 
 def _first(these, others):
@@ -102,8 +99,8 @@ def _as_listed(begin, lengths):
     of_batches = [max(lengths[at:at + size]) for at in range(0, len(lengths), size)]
     rising = list(_rising(of_batches))
     longest = rising[-1]
-    _say(f"the longest of {len(of_batches)} batches is batch {longest + 1}, with "
-         f"{of_batches[longest]} tokens; it comes first, after {len(rising) - 1} that are shorter")
+    say(f"the longest of {len(of_batches)} batches is batch {longest + 1}, with "
+        f"{of_batches[longest]} tokens; it comes first, after {len(rising) - 1} that are shorter")
     order = _first([of_batches[place] for place in rising], itertools.cycle(of_batches))
     return _with_lengths(lambda: itertools.chain([first], batches), order)
 
@@ -132,7 +129,7 @@ def _read_ahead(batches):
         now = time.monotonic()
         if now - told > _REPORT_SECONDS:
             told = now
-            _say(f"read {read} batches ahead in {now - begun:.0f} s")
+            say(f"read {read} batches ahead in {now - begun:.0f} s")
         if read == _MOST_BATCHES or now - begun > _MOST_SECONDS:
             break
     return kept, read
@@ -145,8 +142,8 @@ def _longest_first(begin, seed):
         sites.cannot("lengths", "the loader's batches have no sequences of tokens")
         return begin()
     number, batch = kept[-1]
-    _say(f"the longest of {read} batches is batch {number}, with {sequences.weight(batch)} tokens in "
-         f"sequences of {sequences.longest(batch)}; it comes first, after {len(kept) - 1} that are "
-         "shorter")
+    say(f"the longest of {read} batches is batch {number}, with {sequences.weight(batch)} tokens in "
+        f"sequences of {sequences.longest(batch)}; it comes first, after {len(kept) - 1} that are "
+        "shorter")
     _seed(seed)
     return _first([batch for _, batch in kept], begin())
