@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "base/process/program.h"
+#include "commands/recording_replay.h"
 #include "profiler/record/record_verdict.h"
 #include "profiler/record/search/advise.h"
 
@@ -16,7 +17,7 @@ int exit_code_of(const Findings& advice) {
 }
 
 int run(const AdviseOptions& options) {
-  VariantRunner runner("advise", options.record);
+  VariantRunner runner("advise", options.record, replays_of);
   const Findings advice = advise(options, runner);
   print_output(options.prints_json ? findings_json(options, advice)
                                    : findings_text(options, advice));

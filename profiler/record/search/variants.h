@@ -63,9 +63,9 @@ std::string result_text(const VariantResult& result);
 class VariantRunner {
  public:
   /// Finds the program's Python and the recorder for it. `command` names the command of ours in
-  /// lines on stderr. `replay` finds what other addresses would lead to; nothing: that is not
-  /// looked at. Throws as find_python() and recorder_for() do.
-  VariantRunner(std::string command, const RecordOptions& options, ReplayRun replay = {});
+  /// lines on stderr. `replay` finds what other addresses would lead to. Throws as
+  /// find_python() and recorder_for() do.
+  VariantRunner(std::string command, const RecordOptions& options, ReplayRun replay);
 
   /// Returns the results in the order of `all`, without those that an interrupt left out. `names`
   /// names them in lines on stderr.
