@@ -11,8 +11,6 @@ namespace shardlens {
 
 namespace {
 
-constexpr std::string_view kNull = "null:";
-
 [[noreturn]] void refuse_device(std::string_view word) {
   throw std::invalid_argument(fmt::format(
       "--device {}: not a device; give cpu, cuda, or null:GPU such as null:h200", word));
@@ -22,7 +20,7 @@ constexpr std::string_view kNull = "null:";
 
 std::string text_of(const DeviceChoice& choice) {
   if (!choice.kind) return "auto";
-  if (*choice.kind == DeviceKind::null) return fmt::format("{}{}", kNull, choice.gpu);
+  if (*choice.kind == DeviceKind::null) return fmt::format("{}{}", kNullDevice, choice.gpu);
   return *choice.kind == DeviceKind::cpu ? "cpu" : "cuda";
 }
 
@@ -30,8 +28,8 @@ DeviceChoice device_named(std::string_view word) {
   if (word == "auto") return {};
   if (word == "cpu") return {.kind = DeviceKind::cpu};
   if (word == "cuda") return {.kind = DeviceKind::cuda};
-  if (!word.starts_with(kNull)) refuse_device(shown(word));
-  const Gpu& gpu = find_gpu(word.substr(kNull.size()));
+  if (!word.starts_with(kNullDevice)) refuse_device(shown(word));
+  const Gpu& gpu = find_gpu(word.substr(kNullDevice.size()));
   return {.kind = DeviceKind::null, .gpu = std::string(gpu.name)};
 }
 

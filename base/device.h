@@ -29,6 +29,9 @@ struct DeviceChoice {
   bool operator==(const DeviceChoice&) const = default;
 };
 
+/// The start of a word that names a simulated GPU: null:h200.
+inline constexpr std::string_view kNullDevice = "null:";
+
 /// Returns the word, such as "auto" or "null:h200".
 std::string text_of(const DeviceChoice& choice);
 

@@ -103,4 +103,9 @@ const Gpu& find_gpu(std::string_view name) {
   return *found;
 }
 
+const Gpu* find_displayed_gpu(std::string_view display_name) {
+  const auto found = std::ranges::find(kGpus, display_name, &Gpu::display_name);
+  return found == kGpus.end() ? nullptr : &*found;
+}
+
 }  // namespace shardlens

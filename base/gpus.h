@@ -42,4 +42,7 @@ std::span<const Gpu> gpus();
 /// likely meant.
 const Gpu& find_gpu(std::string_view name);
 
+/// Returns the GPU that the driver calls so; null if it is not known.
+const Gpu* find_displayed_gpu(std::string_view display_name);
+
 }  // namespace shardlens

@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
-#include <string_view>
 
+#include "base/device.h"
 #include "base/gpus.h"
+#include "base/strict_json.h"
 #include "planner/time/step_time.h"
 #include "planner/time/time_report.h"
 #include "profiler/file/reader.h"
@@ -18,10 +18,10 @@ namespace shardlens {
 namespace {
 
 const Gpu& gpu_of(const std::string& path, const profiler::Header& header) {
-  constexpr std::string_view kNull = "null:";
-  if (header.device.starts_with(kNull)) return find_gpu(header.device.substr(kNull.size()));
-  const auto known = std::ranges::find(gpus(), header.gpu, &Gpu::display_name);
-  if (known != gpus().end()) return *known;
+  if (header.device.starts_with(kNullDevice)) {
+    return find_gpu(header.device.substr(kNullDevice.size()));
+  }
+  if (const Gpu* const known = find_displayed_gpu(header.gpu)) return *known;
   throw std::invalid_argument(
       fmt::format("{}: recorded on {}, whose rates are not known; give a GPU with --gpu", path,
                   header.gpu.empty() ? header.device : header.gpu));
@@ -42,7 +42,7 @@ std::string step_time_of(const std::string& path, const profiler::TimeRequest& r
   if (!request.json) return planner::step_time_text(time, gpu);
   nlohmann::ordered_json json = planner::step_time_json(time, gpu);
   json["rank"] = header.rank;
-  return json.dump(2) + "\n";
+  return json_text(json);
 }
 
 }  // namespace shardlens

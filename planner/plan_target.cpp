@@ -48,8 +48,7 @@ std::optional<std::string> gpu_of_machine(const std::filesystem::path& proc) {
     for (std::string line; std::getline(information, line);) {
       if (!line.starts_with("Model:")) continue;
       const std::string model = line.substr(line.find_first_not_of(" \t", line.find(':') + 1));
-      const auto known = std::ranges::find(gpus(), model, &Gpu::display_name);
-      if (known != gpus().end()) return std::string(known->name);
+      if (const Gpu* const known = find_displayed_gpu(model)) return std::string(known->name);
     }
   }
   return std::nullopt;

@@ -76,9 +76,8 @@ std::string driver_version() {
 }
 
 std::string simulated_name(const std::string& gpu) {
-  const auto known = gpus();
-  const auto found = std::ranges::find(known, std::string_view(gpu), &Gpu::display_name);
-  return found == known.end() ? "" : std::string(found->name);
+  const Gpu* const known = find_displayed_gpu(gpu);
+  return known == nullptr ? "" : std::string(known->name);
 }
 
 /// A folder that is removed at the end, unless the user named it.

@@ -23,7 +23,6 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-constexpr std::string_view kNull = "null:";
 constexpr std::string_view kCuda = "cuda";
 constexpr int kUsualGpusPerNode = 8;
 
@@ -59,13 +58,13 @@ bool parse_fail_on(const std::string& text) {
 
 Device parse_device(const std::string& text, const std::string& capacity) {
   if (text == kCuda) return {.kind = DeviceKind::cuda, .gpu = ""};
-  if (!text.starts_with(kNull)) {
+  if (!text.starts_with(kNullDevice)) {
     throw std::invalid_argument(fmt::format(
         "--device {}: give cuda for the GPUs of this machine, or a simulated GPU, such as "
         "null:h100",
         text));
   }
-  const std::string gpu = text.substr(kNull.size());
+  const std::string gpu = text.substr(kNullDevice.size());
   find_gpu(gpu);
   return {.kind = DeviceKind::null, .gpu = gpu, .capacity_bytes = parse_capacity(capacity)};
 }
@@ -168,7 +167,7 @@ void check_world(const RecordOptions& options) {
 }  // namespace
 
 std::string RecordOptions::device_name() const {
-  return is_attached() ? std::string(kCuda) : fmt::format("{}{}", kNull, device.gpu);
+  return is_attached() ? std::string(kCuda) : fmt::format("{}{}", kNullDevice, device.gpu);
 }
 
 int RecordOptions::gpus() const {

@@ -27,8 +27,8 @@ using Json = nlohmann::ordered_json;
 /// Returns the name in gpus.h of a GPU whose display name the driver gives; empty for an unknown
 /// one.
 std::string gpu_of_display_name(const std::string& display_name) {
-  const auto gpu = std::ranges::find(gpus(), display_name, &Gpu::display_name);
-  return gpu == gpus().end() ? "" : std::string(gpu->name);
+  const Gpu* const gpu = find_displayed_gpu(display_name);
+  return gpu == nullptr ? "" : std::string(gpu->name);
 }
 
 /// Returns the configuration with the device that a rank was really given; empty if it is not a
