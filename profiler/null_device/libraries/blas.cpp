@@ -40,8 +40,27 @@ NumberType compute_of(void* handle, int compute, int type) {
   return is_fp32 ? compute_of_fp32(handle) : named;
 }
 
-int product(const char* name, const Product& product) {
+/// Returns a product of these types, without sizes.
+Product of_types(int a, int b, int c, NumberType compute) {
+  return {.a = type_of_data(a), .b = type_of_data(b), .c = type_of_data(c), .compute = compute};
+}
+
+/// Returns a product all of whose numbers have one type, without sizes.
+Product of_type(NumberType type, NumberType compute) {
+  return {.a = type, .b = type, .c = type, .compute = compute};
+}
+Product of_type(NumberType type) { return of_type(type, type); }
+
+/// Reports a product that has its types already.
+int product(const char* name, int transposes_a, int transposes_b, int m, int n, int k,
+            Product product, int batch = 1) {
   tell_work([&] {
+    product.m = m;
+    product.n = n;
+    product.k = k;
+    product.batch = batch;
+    product.transposes_a = transposes_a != 0;
+    product.transposes_b = transposes_b != 0;
     return WorkRequest{.work = {.kind = WorkKind::product, .product = product},
                        .name = name,
                        .is_in_current_stream = true};
@@ -49,19 +68,16 @@ int product(const char* name, const Product& product) {
   return kLibrarySuccess;
 }
 
-/// Reports a product all of whose numbers have one type.
-int product(const char* name, int transposes_a, int transposes_b, int m, int n, int k,
-            NumberType type, NumberType compute, int batch = 1) {
-  return product(name, {.m = m,
-                        .n = n,
-                        .k = k,
-                        .batch = batch,
-                        .a = type,
-                        .b = type,
-                        .c = type,
-                        .compute = compute,
-                        .transposes_a = transposes_a != 0,
-                        .transposes_b = transposes_b != 0});
+/// Reports a product of a matrix and a vector.
+int vector_product(const char* name, int transposes, int rows, int columns, NumberType type) {
+  const bool is_plain = transposes == 0;
+  return product(name, transposes, 0, is_plain ? rows : columns, 1, is_plain ? columns : rows,
+                 of_type(type));
+}
+
+/// Reports a product of two vectors.
+int dot_product(const char* name, int count, Product types) {
+  return product(name, 1, 0, 1, 1, count, types);
 }
 
 }  // namespace
@@ -98,185 +114,146 @@ int cublasGetPointerMode_v2(void*, int* mode) {
 int cublasGemmEx(void* handle, int transposes_a, int transposes_b, int m, int n, int k, const void*,
                  const void*, int a_type, int, const void*, int b_type, int, const void*, void*,
                  int c_type, int, int compute, int) {
-  return product("cublasGemmEx", {.m = m,
-                                  .n = n,
-                                  .k = k,
-                                  .a = type_of_data(a_type),
-                                  .b = type_of_data(b_type),
-                                  .c = type_of_data(c_type),
-                                  .compute = compute_of(handle, compute, a_type),
-                                  .transposes_a = transposes_a != 0,
-                                  .transposes_b = transposes_b != 0});
+  return product("cublasGemmEx", transposes_a, transposes_b, m, n, k,
+                 of_types(a_type, b_type, c_type, compute_of(handle, compute, a_type)));
 }
 
 int cublasSgemmEx(void* handle, int transposes_a, int transposes_b, int m, int n, int k,
                   const void*, const void*, int a_type, int, const void*, int b_type, int,
                   const void*, void*, int c_type, int) {
   const bool is_fp32 = type_of_data(a_type) == NumberType::fp32;
-  return product("cublasSgemmEx", {.m = m,
-                                   .n = n,
-                                   .k = k,
-                                   .a = type_of_data(a_type),
-                                   .b = type_of_data(b_type),
-                                   .c = type_of_data(c_type),
-                                   .compute = is_fp32 ? compute_of_fp32(handle) : NumberType::fp32,
-                                   .transposes_a = transposes_a != 0,
-                                   .transposes_b = transposes_b != 0});
+  return product(
+      "cublasSgemmEx", transposes_a, transposes_b, m, n, k,
+      of_types(a_type, b_type, c_type, is_fp32 ? compute_of_fp32(handle) : NumberType::fp32));
 }
 
 int cublasGemmStridedBatchedEx(void* handle, int transposes_a, int transposes_b, int m, int n,
                                int k, const void*, const void*, int a_type, int, long long,
                                const void*, int b_type, int, long long, const void*, void*,
                                int c_type, int, long long, int batch, int compute, int) {
-  return product("cublasGemmStridedBatchedEx", {.m = m,
-                                                .n = n,
-                                                .k = k,
-                                                .batch = batch,
-                                                .a = type_of_data(a_type),
-                                                .b = type_of_data(b_type),
-                                                .c = type_of_data(c_type),
-                                                .compute = compute_of(handle, compute, a_type),
-                                                .transposes_a = transposes_a != 0,
-                                                .transposes_b = transposes_b != 0});
+  return product("cublasGemmStridedBatchedEx", transposes_a, transposes_b, m, n, k,
+                 of_types(a_type, b_type, c_type, compute_of(handle, compute, a_type)), batch);
 }
 
 int cublasGemmBatchedEx(void* handle, int transposes_a, int transposes_b, int m, int n, int k,
                         const void*, const void*, int a_type, int, const void*, int b_type, int,
                         const void*, void*, int c_type, int, int batch, int compute, int) {
-  return product("cublasGemmBatchedEx", {.m = m,
-                                         .n = n,
-                                         .k = k,
-                                         .batch = batch,
-                                         .a = type_of_data(a_type),
-                                         .b = type_of_data(b_type),
-                                         .c = type_of_data(c_type),
-                                         .compute = compute_of(handle, compute, a_type),
-                                         .transposes_a = transposes_a != 0,
-                                         .transposes_b = transposes_b != 0});
+  return product("cublasGemmBatchedEx", transposes_a, transposes_b, m, n, k,
+                 of_types(a_type, b_type, c_type, compute_of(handle, compute, a_type)), batch);
 }
 
 int cublasSgemm_v2(void* handle, int transposes_a, int transposes_b, int m, int n, int k,
                    const void*, const void*, int, const void*, int, const void*, void*, int) {
-  return product("cublasSgemm", transposes_a, transposes_b, m, n, k, NumberType::fp32,
-                 compute_of_fp32(handle));
+  return product("cublasSgemm", transposes_a, transposes_b, m, n, k,
+                 of_type(NumberType::fp32, compute_of_fp32(handle)));
 }
 
 int cublasSgemmStridedBatched(void* handle, int transposes_a, int transposes_b, int m, int n, int k,
                               const void*, const void*, int, long long, const void*, int, long long,
                               const void*, void*, int, long long, int batch) {
-  return product("cublasSgemmStridedBatched", transposes_a, transposes_b, m, n, k, NumberType::fp32,
-                 compute_of_fp32(handle), batch);
+  return product("cublasSgemmStridedBatched", transposes_a, transposes_b, m, n, k,
+                 of_type(NumberType::fp32, compute_of_fp32(handle)), batch);
 }
 
 int cublasDgemm_v2(void*, int transposes_a, int transposes_b, int m, int n, int k, const void*,
                    const void*, int, const void*, int, const void*, void*, int) {
-  return product("cublasDgemm", transposes_a, transposes_b, m, n, k, NumberType::fp64,
-                 NumberType::fp64);
+  return product("cublasDgemm", transposes_a, transposes_b, m, n, k, of_type(NumberType::fp64));
 }
 
 int cublasDgemmStridedBatched(void*, int transposes_a, int transposes_b, int m, int n, int k,
                               const void*, const void*, int, long long, const void*, int, long long,
                               const void*, void*, int, long long, int batch) {
-  return product("cublasDgemmStridedBatched", transposes_a, transposes_b, m, n, k, NumberType::fp64,
-                 NumberType::fp64, batch);
+  return product("cublasDgemmStridedBatched", transposes_a, transposes_b, m, n, k,
+                 of_type(NumberType::fp64), batch);
 }
 
 int cublasHgemm_v2(void*, int transposes_a, int transposes_b, int m, int n, int k, const void*,
                    const void*, int, const void*, int, const void*, void*, int) {
-  return product("cublasHgemm", transposes_a, transposes_b, m, n, k, NumberType::fp16,
-                 NumberType::fp16);
+  return product("cublasHgemm", transposes_a, transposes_b, m, n, k, of_type(NumberType::fp16));
 }
 
 int cublasHgemmStridedBatched(void*, int transposes_a, int transposes_b, int m, int n, int k,
                               const void*, const void*, int, long long, const void*, int, long long,
                               const void*, void*, int, long long, int batch) {
-  return product("cublasHgemmStridedBatched", transposes_a, transposes_b, m, n, k, NumberType::fp16,
-                 NumberType::fp16, batch);
+  return product("cublasHgemmStridedBatched", transposes_a, transposes_b, m, n, k,
+                 of_type(NumberType::fp16), batch);
 }
 
 int cublasCgemm_v2(void*, int transposes_a, int transposes_b, int m, int n, int k, const void*,
                    const void*, int, const void*, int, const void*, void*, int) {
-  return product("cublasCgemm", transposes_a, transposes_b, m, n, k, NumberType::complex64,
-                 NumberType::complex64);
+  return product("cublasCgemm", transposes_a, transposes_b, m, n, k,
+                 of_type(NumberType::complex64));
 }
 
 int cublasCgemmStridedBatched(void*, int transposes_a, int transposes_b, int m, int n, int k,
                               const void*, const void*, int, long long, const void*, int, long long,
                               const void*, void*, int, long long, int batch) {
   return product("cublasCgemmStridedBatched", transposes_a, transposes_b, m, n, k,
-                 NumberType::complex64, NumberType::complex64, batch);
+                 of_type(NumberType::complex64), batch);
 }
 
 int cublasZgemm_v2(void*, int transposes_a, int transposes_b, int m, int n, int k, const void*,
                    const void*, int, const void*, int, const void*, void*, int) {
-  return product("cublasZgemm", transposes_a, transposes_b, m, n, k, NumberType::complex128,
-                 NumberType::complex128);
+  return product("cublasZgemm", transposes_a, transposes_b, m, n, k,
+                 of_type(NumberType::complex128));
 }
 
 int cublasZgemmStridedBatched(void*, int transposes_a, int transposes_b, int m, int n, int k,
                               const void*, const void*, int, long long, const void*, int, long long,
                               const void*, void*, int, long long, int batch) {
   return product("cublasZgemmStridedBatched", transposes_a, transposes_b, m, n, k,
-                 NumberType::complex128, NumberType::complex128, batch);
+                 of_type(NumberType::complex128), batch);
 }
 
 // A product of a matrix and a vector, and of two vectors.
 
 int cublasSgemv_v2(void*, int transposes, int rows, int columns, const void*, const void*, int,
                    const void*, int, const void*, void*, int) {
-  const bool is_plain = transposes == 0;
-  return product("cublasSgemv", transposes, 0, is_plain ? rows : columns, 1,
-                 is_plain ? columns : rows, NumberType::fp32, NumberType::fp32);
+  return vector_product("cublasSgemv", transposes, rows, columns, NumberType::fp32);
 }
 
 int cublasDgemv_v2(void*, int transposes, int rows, int columns, const void*, const void*, int,
                    const void*, int, const void*, void*, int) {
-  const bool is_plain = transposes == 0;
-  return product("cublasDgemv", transposes, 0, is_plain ? rows : columns, 1,
-                 is_plain ? columns : rows, NumberType::fp64, NumberType::fp64);
+  return vector_product("cublasDgemv", transposes, rows, columns, NumberType::fp64);
 }
 
 int cublasCgemv_v2(void*, int transposes, int rows, int columns, const void*, const void*, int,
                    const void*, int, const void*, void*, int) {
-  const bool is_plain = transposes == 0;
-  return product("cublasCgemv", transposes, 0, is_plain ? rows : columns, 1,
-                 is_plain ? columns : rows, NumberType::complex64, NumberType::complex64);
+  return vector_product("cublasCgemv", transposes, rows, columns, NumberType::complex64);
 }
 
 int cublasZgemv_v2(void*, int transposes, int rows, int columns, const void*, const void*, int,
                    const void*, int, const void*, void*, int) {
-  const bool is_plain = transposes == 0;
-  return product("cublasZgemv", transposes, 0, is_plain ? rows : columns, 1,
-                 is_plain ? columns : rows, NumberType::complex128, NumberType::complex128);
+  return vector_product("cublasZgemv", transposes, rows, columns, NumberType::complex128);
 }
 
 int cublasSdot_v2(void*, int count, const void*, int, const void*, int, void*) {
-  return product("cublasSdot", 1, 0, 1, 1, count, NumberType::fp32, NumberType::fp32);
+  return dot_product("cublasSdot", count, of_type(NumberType::fp32));
 }
 
 int cublasDdot_v2(void*, int count, const void*, int, const void*, int, void*) {
-  return product("cublasDdot", 1, 0, 1, 1, count, NumberType::fp64, NumberType::fp64);
+  return dot_product("cublasDdot", count, of_type(NumberType::fp64));
 }
 
 int cublasCdotu_v2(void*, int count, const void*, int, const void*, int, void*) {
-  return product("cublasCdotu", 1, 0, 1, 1, count, NumberType::complex64, NumberType::complex64);
+  return dot_product("cublasCdotu", count, of_type(NumberType::complex64));
 }
 
 int cublasCdotc_v2(void*, int count, const void*, int, const void*, int, void*) {
-  return product("cublasCdotc", 1, 0, 1, 1, count, NumberType::complex64, NumberType::complex64);
+  return dot_product("cublasCdotc", count, of_type(NumberType::complex64));
 }
 
 int cublasZdotu_v2(void*, int count, const void*, int, const void*, int, void*) {
-  return product("cublasZdotu", 1, 0, 1, 1, count, NumberType::complex128, NumberType::complex128);
+  return dot_product("cublasZdotu", count, of_type(NumberType::complex128));
 }
 
 int cublasZdotc_v2(void*, int count, const void*, int, const void*, int, void*) {
-  return product("cublasZdotc", 1, 0, 1, 1, count, NumberType::complex128, NumberType::complex128);
+  return dot_product("cublasZdotc", count, of_type(NumberType::complex128));
 }
 
 int cublasDotEx(void*, int count, const void*, int type, int, const void*, int, int, void*, int,
                 int) {
-  return product("cublasDotEx", 1, 0, 1, 1, count, type_of_data(type), NumberType::fp32);
+  return dot_product("cublasDotEx", count, of_type(type_of_data(type), NumberType::fp32));
 }
 
 // ---- factorisations -----------------------------------------------------------------------------
