@@ -73,12 +73,12 @@ std::vector<Setting> settings_in(const std::string& text) {
 /// Returns the texts in quotes of a line.
 std::vector<std::string> quoted_words(std::string_view line) {
   std::vector<std::string> words;
-  size_t end = std::string_view::npos;
-  for (size_t at = line.find('"'); at != end; at = line.find('"', at + 1)) {
-    const size_t close = line.find('"', at + 1);
-    if (close == end) break;
-    words.emplace_back(line.substr(at + 1, close - at - 1));
-    at = close;
+  for (size_t open = line.find('"'); open != line.npos; open = line.find('"')) {
+    line.remove_prefix(open + 1);
+    const size_t close = line.find('"');
+    if (close == line.npos) break;
+    words.emplace_back(line.substr(0, close));
+    line.remove_prefix(close + 1);
   }
   return words;
 }
@@ -95,20 +95,23 @@ std::vector<std::string> choices_of(const std::string& text, const std::string& 
   return words;
 }
 
-bool is_number(const std::string& text, bool is_fraction) {
-  double number = 0;
-  int64_t whole = 0;
+/// True if the whole text is a number of at least 0.
+template <class Number>
+bool is_positive_or_zero(const std::string& text) {
+  Number number = 0;
   const char* const end = text.data() + text.size();
-  const auto read = is_fraction ? std::from_chars(text.data(), end, number)
-                                : std::from_chars(text.data(), end, whole);
-  return read.ec == std::errc{} && read.ptr == end && number >= 0 && whole >= 0;
+  const auto read = std::from_chars(text.data(), end, number);
+  return read.ec == std::errc{} && read.ptr == end && number >= 0;
 }
 
 void check_setting(const std::string& text, const Setting& setting) {
   if (setting.given.empty() || setting.is_switch()) return;
   const std::string flag = fmt::format("--{} {}", setting.flag(), setting.given);
   if (!setting.is_word()) {
-    if (is_number(setting.given, setting.is_fraction())) return;
+    if (setting.is_fraction() ? is_positive_or_zero<double>(setting.given)
+                              : is_positive_or_zero<int64_t>(setting.given)) {
+      return;
+    }
     throw std::invalid_argument(fmt::format("{}: give a number of at least 0{}", flag,
                                             setting.is_fraction() ? "" : ", without a fraction"));
   }

@@ -158,12 +158,6 @@ double plain_fp32_seconds(const Gpu& gpu, const Sizes& sizes) {
   return waves_or_memory_seconds(kFp32Tiles, sizes, processor);
 }
 
-bool is_fp8(NumberType type) {
-  return type == NumberType::fp8_e4m3 || type == NumberType::fp8_e5m2;
-}
-
-bool is_half(NumberType type) { return type == NumberType::bf16 || type == NumberType::fp16; }
-
 bool is_on_tensor_cores(const Gpu& gpu, const Product& product) {
   const bool is_ampere = gpu.capability.major >= 8;
   const bool is_tf32 = product.compute == NumberType::tf32 && is_ampere;

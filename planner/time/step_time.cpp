@@ -333,10 +333,11 @@ double peak_flops_of(const WorkTrace& trace, const Gpu& gpu, const Rounds& round
       const Work& work = trace.work_of(trace.items[item]);
       if (work.kind != WorkKind::product) continue;
       const NumberType type = work.product.a;
-      const bool is_fp8 = type == NumberType::fp8_e4m3 || type == NumberType::fp8_e5m2;
-      const bool is_half = type == NumberType::bf16 || type == NumberType::fp16;
       const bool is_tf32 = work.product.compute == NumberType::tf32;
-      (is_fp8 ? fp8 : is_half ? half : is_tf32 ? tf32 : fp32) += product_flops(work.product);
+      (is_fp8(type)    ? fp8
+       : is_half(type) ? half
+       : is_tf32       ? tf32
+                       : fp32) += product_flops(work.product);
     }
   }
   const Rates rates = rates_of(&gpu, 1);
@@ -399,7 +400,7 @@ StepTime step_time(const WorkTrace& trace, const Gpu& gpu, const StepTimeOptions
   for (const CostedTask& costed : builder.tasks()) tasks.push_back(costed.task);
   const std::vector<TaskTimes> times = simulate(tasks);
 
-  // Of rounds that repeat, the last one has settled; of others all count.
+  // The last of rounds that repeat has settled; if none repeat, all count.
   const size_t timed = rounds.are_alike ? 1 : builder.begins().size();
   const size_t first = builder.begins()[builder.begins().size() - timed];
   const double from = done_by(times, first), to = done_by(times, times.size());

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/shown.h"
+#include "base/strict_json.h"
 #include "base/units.h"
 
 namespace shardlens::profiler {
@@ -13,11 +14,6 @@ namespace shardlens::profiler {
 namespace {
 
 constexpr size_t kMostHolders = 100;
-
-std::string text_in(const nlohmann::json& object, const char* name) {
-  const auto found = object.find(name);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
-}
 
 double number_in(const nlohmann::json& object, const char* name) {
   const auto found = object.find(name);
@@ -36,13 +32,14 @@ std::vector<HoldingVariable> read_holders(const nlohmann::json& list) {
   if (!list.is_array()) return holders;
   for (const nlohmann::json& one : list) {
     if (holders.size() == kMostHolders) break;
-    if (!one.is_object() || text_in(one, "variable").empty()) continue;
+    const std::string variable = text_in(one, "variable").value_or("");
+    if (variable.empty()) continue;
     const double per_step = number_in(one, "tensors_per_step");
-    holders.push_back({.variable = text_in(one, "variable"),
-                       .where = text_in(one, "where"),
-                       .container = text_in(one, "container"),
-                       .tensors = std::llround(number_in(one, "tensors")),
-                       .tensor_bytes = std::llround(number_in(one, "tensor_bytes")),
+    holders.push_back({.variable = variable,
+                       .where = text_in(one, "where").value_or(""),
+                       .container = text_in(one, "container").value_or(""),
+                       .tensors = whole_in(one, "tensors").value_or(0),
+                       .tensor_bytes = whole_in(one, "tensor_bytes").value_or(0),
                        .tensors_per_step = per_step > 0 ? std::optional(per_step) : std::nullopt,
                        .has_graph = one.value("has_graph", nlohmann::json()) == true});
   }

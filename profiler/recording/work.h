@@ -78,6 +78,13 @@ constexpr auto choice_words(NumberType) {
                "text");
 }
 
+constexpr bool is_fp8(NumberType type) {
+  return type == NumberType::fp8_e4m3 || type == NumberType::fp8_e5m2;
+}
+constexpr bool is_half(NumberType type) {
+  return type == NumberType::bf16 || type == NumberType::fp16;
+}
+
 /// A kernel's launch. All threads of a grid are grid[0] * grid[1] * grid[2] blocks.
 struct Launch {
   std::array<uint32_t, 3> grid{};
