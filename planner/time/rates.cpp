@@ -25,10 +25,10 @@ struct NamedRates {
 // assumed. PCIe: 3.0 (V100, T4), 4.0 or 5.0 x 16; GB200 has half of a Grace CPU's link, 900 GB/s
 // both ways.
 //
-// What is reached: half_tflops is the product of 4096^3 in gemm_tables.cpp where that has the GPU,
-// else what its power limit is assumed to leave of the sheet's rate. The rest is measured on an
-// H100 (tests/fixtures/gpu/h100/6-time.json: copies of 2^28 numbers, attention with heads of
-// 128, fp32 products of 8192^3); FlashAttention-2's paper gives attention on A100; for
+// The rates that are reached: half_tflops is the product of 4096^3 in gemm_tables.cpp where that
+// has the GPU, else what its power limit is assumed to leave of the sheet's rate. The rest is
+// measured on an H100 (tests/fixtures/gpu/h100/6-time.json: copies of 2^28 numbers, attention with
+// heads of 128, fp32 products of 8192^3); FlashAttention-2's paper gives attention on A100; for
 // other GPUs they are assumed to be alike within a generation.
 constexpr std::array kRates = {
     NamedRates{"b300", {75, 2250, 8000, 900, 100, 64}, {1770, 55, 0.87, 7000, 0.25, 0.2}},

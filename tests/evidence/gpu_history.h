@@ -45,7 +45,7 @@ struct GpuHistory {
   bool has_private_pools = false;          // of CUDA graphs
   std::optional<int64_t> alloc_retries{};  // as PyTorch counted them, with those of failures
   size_t streams = 1;
-  /// Of these, those that stand for a private pool each; none: which event is of which pool is not
+  /// The streams that stand for a private pool each; none: which event is of which pool is not
   /// known.
   std::vector<planner::StreamIndex> private_streams{};
 

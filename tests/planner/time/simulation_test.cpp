@@ -43,7 +43,7 @@ bool raise(double& value, double to) {
   return true;
 }
 
-/// What a task waits for on its stream: the ends of all tasks asked there before.
+/// Returns when a task's stream is ready: when all tasks that were asked there before have ended.
 double stream_before(const std::vector<Task>& tasks, const Relaxation& relaxed, size_t index,
                      uint16_t stream) {
   double ready = 0;
