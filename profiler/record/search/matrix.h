@@ -49,8 +49,8 @@ struct RecipeResult {
 };
 
 struct Matrix {
-  std::vector<RecipeResult> recipes;  // in the order of the file
-  std::vector<std::string> gone;      // folders of the baseline that no recipe has
+  std::vector<RecipeResult> recipes;   // in the order of the file
+  std::vector<std::string> gone = {};  // folders of the baseline that no recipe has
   bool was_interrupted = false;
 };
 

@@ -95,8 +95,17 @@ Solution solve(const SolveOptions& options, VariantRunner& runner) {
   });
 }
 
+std::vector<std::vector<PlacedValue>> combinations_in_part(const SweepOptions& options) {
+  std::vector<std::vector<PlacedValue>> in_part;
+  int64_t number = 0;
+  for (auto& combination : combinations_of(options.values)) {
+    if (number++ % options.parts == options.part - 1) in_part.push_back(std::move(combination));
+  }
+  return in_part;
+}
+
 std::vector<SweptRun> sweep(const SweepOptions& options, VariantRunner& runner) {
-  const auto all = combinations_of(options.values);
+  const auto all = combinations_in_part(options);
   std::vector<RecordOptions> programs;
   std::vector<std::string> names;
   for (const auto& one : all) {

@@ -56,6 +56,8 @@ struct SweepOptions {
   bool prints_json = false;
   RecordOptions record;
   std::vector<std::pair<std::string, std::vector<int64_t>>> values;  // of each placeholder
+  int64_t part = 1;                                                  // of `parts`, from 1
+  int64_t parts = 1;
 };
 
 SweepOptions parse_sweep_options(const std::vector<std::string>& arguments);
@@ -66,7 +68,10 @@ struct SweptRun {
   VariantResult result;
 };
 
-/// Runs the program with each combination of the values; fewer if it is interrupted.
+/// Returns this part's combinations of the values: every `parts`-th one, from number `part` on.
+std::vector<std::vector<PlacedValue>> combinations_in_part(const SweepOptions& options);
+
+/// Runs the program with each combination in the part; fewer if it is interrupted.
 std::vector<SweptRun> sweep(const SweepOptions& options, VariantRunner& runner);
 
 std::string sweep_text(const SweepOptions& options, const std::vector<SweptRun>& runs);

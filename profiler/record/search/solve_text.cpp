@@ -76,6 +76,22 @@ std::pair<std::string, std::vector<int64_t>> parse_values(const std::string& tex
   return {text.substr(0, equals), values};
 }
 
+/// Parses "2/8" as the second of eight parts.
+void parse_part(const std::string& text, SweepOptions& options) {
+  const size_t slash = std::min(text.find('/'), text.size());
+  const auto number = [&](size_t begin, size_t end) {
+    int64_t value = 0;
+    const char* const last = text.data() + end;
+    const auto [read, error] = std::from_chars(text.data() + begin, last, value);
+    return error == std::errc() && read == last ? value : 0;
+  };
+  options.part = number(0, slash);
+  options.parts = number(std::min(slash + 1, text.size()), text.size());
+  if (options.part >= 1 && options.part <= options.parts) return;
+  throw std::invalid_argument(
+      fmt::format("--part {}: give a part from 1 and how many there are, such as 2/8", text));
+}
+
 std::string listed(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "{" : ", {") + name + "}";
@@ -118,14 +134,17 @@ SweepOptions parse_sweep_options(const std::vector<std::string>& arguments) {
   SweepOptions options;
   CLI::App app;
   std::vector<std::string> values;
+  std::string part;
   app.set_help_flag();
   app.add_flag("--help,-h", options.help);
   app.add_flag("--json", options.prints_json);
   app.add_option("--values", values)->allow_extra_args(false);
+  app.add_option("--part", part);
   const std::vector<std::string> others = parse_own_flags(app, arguments);
   if (options.help) return options;
   options.record = parse_simulated("sweep", others);
   for (const std::string& one : values) options.values.push_back(parse_values(one));
+  if (!part.empty()) parse_part(part, options);
   std::vector<std::string> given, wanted = placeholders_in(options.record.command);
   for (const auto& one : options.values) given.push_back(one.first);
   std::ranges::sort(given);
@@ -135,6 +154,10 @@ SweepOptions parse_sweep_options(const std::vector<std::string>& arguments) {
         "--values: the command's placeholders are {}, and values are given for {}; give --values "
         "NAME=1,2,4 for each",
         listed(wanted), listed(given)));
+  }
+  if (combinations_in_part(options).empty()) {
+    throw std::invalid_argument(fmt::format("--part {}: there are only {} combinations of values",
+                                            part, combinations_of(options.values).size()));
   }
   return options;
 }
@@ -166,6 +189,8 @@ std::string sweep_help() {
              "values\n"
              "in place of placeholders, and prints a table of what it takes.\n\n"
              "  --values NAME=N,N  values of {NAME}; once for each placeholder of the command\n"
+             "  --part I/N         run only every Nth combination, from the Ith on: for array "
+             "jobs\n"
              "  --device D         the simulated GPU, such as null:h100\n"
              "  --json             print JSON\n"
              "  --out DIR          where to put the recording of each run; default: "

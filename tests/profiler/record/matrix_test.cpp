@@ -1,5 +1,7 @@
 // Recipes from a file, and what a matrix of them says and ends with.
 
+#include <fmt/format.h>
+
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -150,6 +152,32 @@ TEST_CASE("the largest value that fits is in doubt where some orders of addresse
       {.values = {{"batch", 3}}, .result = solution.runs[0].result}};
   CHECK_THAT(sweep_text({}, swept),
              ContainsSubstring("  in doubt: in 2 of 40 orders it does not fit\n"));
+}
+
+TEST_CASE("the parts of a sweep are all its combinations, each in one part") {
+  const auto options_of = [](const std::string& part) {
+    std::vector<std::string> words = {"--device", "null:l4"};
+    if (!part.empty()) words.insert(words.end(), {"--part", part});
+    for (const char* word : {"--values", "a=1,2,3", "--values", "b=5,6", "--", "run", "{a}", "{b}"})
+      words.push_back(word);
+    return parse_sweep_options(words);
+  };
+  const auto whole = combinations_in_part(options_of(""));
+  CHECK(whole.size() == 6);
+  for (size_t parts = 1; parts <= 6; ++parts) {
+    std::vector<std::vector<PlacedValue>> all(whole.size());
+    for (size_t part = 0; part < parts; ++part) {
+      const auto some = combinations_in_part(options_of(fmt::format("{}/{}", part + 1, parts)));
+      for (size_t i = 0; i < some.size(); ++i) all.at(part + i * parts) = some[i];
+    }
+    CHECK(all == whole);
+  }
+  for (const char* wrong : {"0/2", "3/2", "1", "/2", "1/", "one/2", "1/2x", "-1/2", "1/2/3"}) {
+    CHECK_THROWS_MATCHES(options_of(wrong), std::invalid_argument,
+                         MessageMatches(ContainsSubstring("give a part from 1")));
+  }
+  CHECK_THROWS_MATCHES(options_of("7/7"), std::invalid_argument,
+                       MessageMatches(ContainsSubstring("there are only 6 combinations")));
 }
 
 }  // namespace shardlens::profiler
