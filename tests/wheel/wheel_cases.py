@@ -20,6 +20,7 @@ import zipfile
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 SCRIPT = ROOT / "tests/profiler/record/scripts/transformer.py"
+BATCHES = ROOT / "tests/profiler/record/scripts/levers/batches.py"
 COMPILERS = ("c++", "cc", "g++", "gcc", "clang++", "clang", "cmake", "ninja", "make", "nvcc")
 SKIPPED = 77
 
@@ -239,6 +240,19 @@ def check_the_python_module(installed):
         "advice = shardlens.advise(command, device='null:h100', levers='optimizer=fused')\n"
         "assert advice['as_it_is']['fits'] and advice['exit_code'] == 0, advice\n"
         "assert '<iframe' in advice._repr_html_()\n"
+        "import concurrent.futures, pickle\n"
+        f"command = [{str(BATCHES)!r}, '--batch', '{{batch}}']\n"
+        "values = {'batch': [256, 512], 'device': ['null:h100', 'null:l4']}\n"
+        "with concurrent.futures.ThreadPoolExecutor(2) as executor:\n"
+        "    swept = shardlens.sweep(command, values, executor=executor)\n"
+        "alone = shardlens.sweep(command, values)\n"
+        "for run in [*swept['runs'], *alone['runs']]:\n"
+        "    del run['run'], run['was_forked']\n"
+        "assert swept['runs'] == alone['runs'] and len(alone['runs']) == 4, [swept, alone]\n"
+        "try:\n    shardlens.sweep([*command, '--limit', '300'], values, device='null:l4')\n"
+        "except shardlens.ShardlensError as error:\n    why = pickle.loads(pickle.dumps(error))\n"
+        "assert str(why).startswith('2 runs failed; the first: device=null:h100, batch=512'), why\n"
+        "assert len(why.runs) == 4, why.runs\n"
     )
     must(python, "-c", text, env=installed.environment | flags, cwd=installed.work)
 

@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Mapping, Sequence, Union
 
 from ._program import Ended, ShardlensError, ask, flags_of, plan_words, words_of
+from ._sweep import Executor, run_all, tasks_of
 
 if TYPE_CHECKING:
     import numpy
@@ -128,20 +129,29 @@ def solve(
 
 def sweep(
     command: Sequence[str],
-    values: Mapping[str, Sequence[int]],
+    values: Mapping[str, Sequence[object]],
     *,
     out: _PathLike | None = None,
+    executor: Executor | None = None,
     **flags: object,
 ) -> dict[str, Any]:
     """Runs `shardlens sweep FLAGS -- command`: the program with each combination of `values`, such
-    as `{"batch": [8, 16], "seq": [1024, 4096]}`, in place of `{batch}` and `{seq}`.
+    as `{"batch": [8, 16], "device": ["null:h100", "null:l4"]}`. A name that the command has in
+    braces, as in `{batch}`, takes whole numbers there; another one is a flag.
 
-    Returns what `--json` prints, `folder` and `exit_code`. Raises ShardlensError if a run failed.
+    With an executor each combination is a task of its own: give whatever has `submit()`, such as
+    concurrent.futures' executors, Dask's, submitit's or shardlens.ray.Executor. Its workers need
+    this package, the program and the folder `out` under the same paths.
+
+    Returns what `--json` prints, `folder` and `exit_code`. Raises ShardlensError if a run failed,
+    once all have ended; its `runs` has their rows.
     """
-    options = flags_of(flags)
-    for name, numbers in values.items():
-        options += ["--values", f"{name}={','.join(map(str, numbers))}"]
-    return _search("sweep", command, out, options, (0,))
+    folder = Path(out) if out is not None else _new_folder(words_of(command))
+    tasks = tasks_of(command, values, flags, folder, executor is not None)
+    rows = run_all(tasks, executor)
+    return Answer(
+        schema="shardlens.sweep/1", out=str(folder), runs=rows, folder=str(folder), exit_code=0
+    )
 
 
 def matrix(

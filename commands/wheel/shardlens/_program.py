@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Mapping, NamedTuple, Sequence
+from typing import Any, Mapping, NamedTuple, Sequence
 
 if sys.version_info < (3, 9):
     raise SystemExit(
@@ -18,11 +18,16 @@ PROGRAM = Path(__file__).resolve().parent / "bin" / "shardlens"
 
 
 class ShardlensError(Exception):
-    """Says why a command could not answer: its line of error, and its exit code."""
+    """Says why a command could not answer: its line of error, and its exit code. `runs` has what a
+    sweep found besides."""
 
     def __init__(self, message: str, exit_code: int) -> None:
-        super().__init__(message)
+        super().__init__(message, exit_code)  # what pickle makes it again from
         self.exit_code = exit_code
+        self.runs: Sequence[Mapping[str, Any]] = ()
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class Ended(NamedTuple):
@@ -51,13 +56,14 @@ def cannot_start(error: OSError) -> str:
     )
 
 
-def ask(arguments: Sequence[str], answers: Sequence[int]) -> Ended:
-    """Returns what a command prints. Raises ShardlensError if its exit code is not one of
-    `answers`."""
+def ask(arguments: Sequence[str], answers: Sequence[int], folder: str = ".") -> Ended:
+    """Returns what a command prints, run in a folder if this machine has it. Raises ShardlensError
+    if its exit code is not one of `answers`."""
     try:
         ended = subprocess.run(
             [str(PROGRAM), *arguments],
             env=environment(),
+            cwd=folder if os.path.isdir(folder) else None,
             stdin=subprocess.DEVNULL,  # a server's own requests may come through it
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

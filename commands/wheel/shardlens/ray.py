@@ -44,7 +44,7 @@ except ImportError as error:
         f"shardlens.ray needs Ray Train 2.60 or newer ({error}); pip install 'shardlens[ray]'"
     ) from None
 
-__all__ = ["RankError", "ShardlensTrainer"]
+__all__ = ["Executor", "RankError", "ShardlensTrainer"]
 
 WRONG_USE, DOES_NOT_FIT, PREEMPTED = 2, 3, 143
 RUN = "run"  # the run's folder in Ray's folder of the experiment
@@ -365,6 +365,21 @@ class ShardlensTrainer(DataParallelTrainer):
         if ended.get("exit_code", 0) != 0:
             raise ShardlensError(ended.get("why", "the run has failed"), ended["exit_code"])
         return result
+
+
+class Executor:
+    """Runs calls as tasks of a Ray cluster: `shardlens.sweep(..., executor=Executor())`.
+
+    Each task reserves `cpus` cores and `memory_bytes` of a node. Ray runs the tasks of a lost node
+    again, up to `retries` times each.
+    """
+
+    def __init__(self, cpus: float = 1, memory_bytes: int = 2 << 30, retries: int = 3) -> None:
+        self._options = {"num_cpus": cpus, "memory": memory_bytes, "max_retries": retries}
+
+    def submit(self, function: Any, *arguments: Any) -> Any:
+        """Returns a future of concurrent.futures."""
+        return ray.remote(**self._options)(function).remote(*arguments).future()
 
 
 def _workers(text: str) -> int | tuple[int, int]:
