@@ -160,6 +160,18 @@ constexpr LeverInfo kLevers[] = {
      .costs = "compute: one more forward of these blocks, or of a part, up to 33 % of a step",
      .cost = LeverCost::compute,
      .tries = "selective|every:2|full"},
+    {.name = "loss-chunks",
+     .values = "N",
+     .subject = "",
+     .does = "computes cross entropy in N parts of the tokens, each again in backward",
+     .applies = "to programs that call cross_entropy on 1 Mi logits or more, of two dimensions, "
+                "without weights of classes",
+     .code =
+         "sum of checkpoint(cross_entropy, ..., reduction=\"sum\") over logits.chunk(N), divided "
+         "by the number of tokens that are not ignored",
+     .costs = "compute: the softmax of the loss once more",
+     .cost = LeverCost::little,
+     .tries = "8"},
     {.name = "compile",
      .values = "",
      .subject = "",

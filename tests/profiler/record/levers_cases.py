@@ -106,6 +106,21 @@ LLAMA_CALL = ("        logits = model(tokens).float()\n",
               "        with {}:\n            logits = model(tokens)\n        logits = logits.float()\n")
 
 
+# Cross entropy in parts, written into a program.
+IN_PARTS = """
+def loss_in_parts(logits, targets, parts):
+    from torch.utils.checkpoint import checkpoint
+
+    def summed(some, labels):
+        return torch.nn.functional.cross_entropy(some, labels, reduction="sum")
+
+    losses = []
+    for some, labels in zip(logits.chunk(parts), targets.chunk(parts)):
+        losses.append(checkpoint(summed, some, labels, use_reentrant=False))
+    return sum(losses) / (targets != -100).sum()
+"""
+
+
 # The selective recomputation of torchtitan, written into a program.
 SELECTIVE = """
 def selected():
@@ -297,6 +312,27 @@ def of_new_levers():
                  "                optimizer.step()\n")])
 
 
+def of_losses():
+    def function(start):
+        return start, IN_PARTS + "\n\n" + start
+
+    for given, flags in ((["--strategy", "fsdp2"], WORLD), (["--strategy", "plain"], ALONE)):
+        yield case("loss-chunks=4", "transformer.py",
+                   [function("def parse_options():"),
+                    ("nn.functional.cross_entropy(logits.view(-1, vocabulary), tokens.view(-1))",
+                     "loss_in_parts(logits.view(-1, vocabulary), tokens.view(-1), 4)")],
+                   given=given, flags=flags)
+    yield case("loss-chunks=8", "llama.py",
+               [function("def main():"),
+                ("F.cross_entropy(logits.view(-1, vocabulary), tokens.view(-1))",
+                 "loss_in_parts(logits.view(-1, vocabulary), tokens.view(-1), 8)")], flags=ALONE)
+    labels = 'batch["labels"].cuda().flatten()'
+    yield case("loss-chunks=8", "levers/loader.py",
+               [function("def main():"),
+                (f"nn.functional.cross_entropy(logits.flatten(0, 1), {labels})",
+                 f"loss_in_parts(logits.flatten(0, 1), {labels}, 8)")], flags=ALONE)
+
+
 def of_guide():
     yield case("recompute", "guide.py", [(GUIDE_WRAPPED[0],
                                           GUIDE_WRAPPED[1].format(first=0, every=1))])
@@ -404,7 +440,7 @@ def of_trainer():
                  'gradient_as_bucket_view=True)\n')], given=["ddp"], flags=FOUR)
 
 
-CASES = [*of_transformer(), *of_new_levers(), *of_guide(), *of_others(), *of_trainer()]
+CASES = [*of_transformer(), *of_new_levers(), *of_losses(), *of_guide(), *of_others(), *of_trainer()]
 
 
 # --- running --------------------------------------------------------------------------------------

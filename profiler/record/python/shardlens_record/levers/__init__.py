@@ -7,7 +7,7 @@ import functools
 import sys
 
 from ..guards import guarded
-from . import allocator, data, forward, lengths, optimizers, recompute, sharding, sites, trainers
+from . import allocator, data, forward, lengths, losses, optimizers, recompute, sharding, sites, trainers
 
 _AT_OPTIMIZER = ("recompute", "activations", "autocast", "compile", "step-in-backward", "empty-cache",
                  "batch", "fsdp2")
@@ -73,7 +73,7 @@ def changes():
     allocator.begin()
     return {
         "torch": [_watch_torch],
-        "torch.nn.functional": [forward.watch_attention],
+        "torch.nn.functional": [forward.watch_attention, losses.watch],
         "torch.nn.parallel.distributed": [sharding.watch_ddp],
         "torch.utils.checkpoint": [recompute.watch] if sites.is_wanted("recompute") else [],
         "torch.utils.data.dataloader": [data.watch, lengths.watch],
