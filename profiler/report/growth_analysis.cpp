@@ -102,7 +102,10 @@ std::optional<Growth> Analysis::find_growth(const std::vector<std::string>& stri
     GrowingPlace& place = places[{label, caller}];
     place.label = label;
     place.caller = caller;
-    if (place.bytes_per_step <= one.rise.bytes_per_moment) place.category = one.category;
+    if (place.bytes_per_step <= one.rise.bytes_per_moment) {
+      place.category = one.category;
+      place.is_replaced = one.is_replaced;
+    }
     place.bytes_per_step += one.rise.bytes_per_moment;
   }
   for (auto& [key, place] : places) growth.places.push_back(std::move(place));

@@ -160,6 +160,7 @@ std::vector<GrowingLabel> GrowthWatch::growing() const {
       one.rise = *rise;
     } else if (is_replaced_by_more(log)) {
       const Streak& streak = log.streak;
+      one.is_replaced = true;
       one.rise = {.first = streak.first,
                   .last = streak.last,
                   .every = 1,

@@ -24,6 +24,7 @@ struct GrowingLabel {
   uint32_t label = 0;
   Category category{};
   bool are_numbers = false;  // its blocks are the smallest that there are
+  bool is_replaced = false;  // its blocks are replaced by larger ones, none is kept
   SteadyRise rise;           // its moments are marks
 };
 

@@ -300,7 +300,8 @@ Json growth_json(const std::optional<Growth>& growth) {
     places.push_back({{"bytes_per_step", std::llround(place.bytes_per_step)},
                       {"category", to_string(place.category)},
                       {"label", place.label},
-                      {"caller", place.caller}});
+                      {"caller", place.caller},
+                      {"is_replaced", place.is_replaced}});
   }
   return {{"text", growth_text(*growth)},
           {"bytes_per_step", std::llround(growth->bytes_per_step)},

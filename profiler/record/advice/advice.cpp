@@ -199,12 +199,17 @@ constexpr auto kRules = std::to_array<Rule>({
      },
      never,
      [](const Evidence& e, const std::string& bytes) {
-       constexpr std::string_view kChange =
-           "keep its .detach() or .item(), which have no graph, or delete it";
        const GrowingPlace& most = e.growth->places.front();
+       const char* const unit = e.growth->round.empty() ? "step" : "round";
+       if (most.is_replaced) {
+         return fmt::format("each {} makes what is made{} larger, by {} in all: limit its length",
+                            unit, at(most.label), bytes);
+       }
        const std::string kept_by = most.caller.empty() ? "" : ", kept" + at(most.caller);
-       return fmt::format("each step leaves {} made{}{}: {}", bytes, at(most.label), kept_by,
-                          kChange);
+       return fmt::format(
+           "each {} leaves {} made{}{}: delete it, or keep its .item() or, if it has a graph, its "
+           ".detach()",
+           unit, bytes, at(most.label), kept_by);
      }},
     {"kept_from_last_step", true,
      [](const Evidence& e) {

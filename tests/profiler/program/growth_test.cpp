@@ -153,6 +153,7 @@ TEST_CASE("a report names what grows, who keeps it and when the GPU is full") {
   REQUIRE(report.growth->places.size() == 1);
   CHECK(report.growth->places[0].label == "train.py:9 forward");
   CHECK(report.growth->places[0].caller == "train.py:20 step");
+  CHECK_FALSE(report.growth->places[0].is_replaced);
   // 80 GiB, less 16 GiB for others and 4 GiB that are reserved, are 60 GiB: 1920 steps more.
   report.foresee_full(16 * 1024 * kMiB);
   CHECK(report.growth->full_after_steps == 1930);
@@ -209,9 +210,11 @@ TEST_CASE("what each step replaces is growth only if it gets larger, and the pro
       steps.free(batch);
       last = now;
     }
-    return steps.report().growth.has_value();
+    return steps.report().growth;
   };
-  CHECK(grows(false));       // all = torch.cat([all, one])
+  const auto replaced = grows(false);  // all = torch.cat([all, one])
+  REQUIRE(replaced);
+  CHECK(replaced->places.at(0).is_replaced);
   CHECK_FALSE(grows(true));  // longer and longer sequences
 }
 

@@ -380,7 +380,8 @@ TEST_CASE("advice names the line and the call to write") {
   };
   CHECK_THAT(text_in("a measured growth", "growth"),
              ContainsSubstring("each step leaves 61.99 MiB made at train.py:9 forward, kept at "
-                               "train.py:20 step: keep its .detach()"));
+                               "train.py:20 step: delete it, or keep its .item() or, if "
+                               "it has a graph, its .detach()"));
   CHECK_THAT(text_in("parameters before they are sharded, more than steps take", "meta_init"),
              ContainsSubstring("30.00 GiB of whole parameters") &&
                  ContainsSubstring("at train.py:30") &&
