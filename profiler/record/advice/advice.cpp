@@ -68,6 +68,13 @@ const KeptPlace* of_last_step(const Evidence& e) {
 
 bool grows(const Evidence& e) { return e.growth.has_value(); }
 
+/// Returns true if memory peaked, or ran out, in an evaluation that keeps what backward needs.
+bool evaluates_with_graph(const Evidence& e) {
+  if (!e.uses.has("evaluation_with_grad")) return false;
+  return e.is_in_doubt ? e.uses.evaluates_at_end
+                       : e.uses.evaluation_peak_bytes == e.allocated_bytes();
+}
+
 bool autocast_undoes_sharding(const Evidence& e) {
   return e.uses.has("autocast") && e.uses.has_fsdp() && !e.uses.has("fsdp2_param_dtype") &&
          !e.uses.has("fsdp1_param_dtype") && !e.uses.has("fsdp1_no_shard") &&
@@ -221,6 +228,17 @@ constexpr auto kRules = std::to_array<Rule>({
            "{} made{} in the step before are alive still: del the variable that holds them before "
            "the next step",
            bytes, at(of_last_step(e)->label));
+     }},
+    {"evaluation_without_no_grad", true,
+     [](const Evidence& e) {
+       return evaluates_with_graph(e) ? if_much(e, e.bytes_of(Category::activation)) : 0;
+     },
+     never,
+     [](const Evidence& e, const std::string& bytes) {
+       return fmt::format(
+           "{} of activations are kept for a backward that does not come, in evaluation after "
+           ".eval(){}: with torch.no_grad() around it they are dropped",
+           bytes, at_use(e, "evaluation_with_grad"));
      }},
     {"deferred_reduction", true,
      [](const Evidence& e) { return if_much(e, e.bytes_of(Category::gradient)); },
@@ -392,7 +410,9 @@ constexpr auto kRules = std::to_array<Rule>({
      }},
     {"chunked_loss", false,
      [](const Evidence& e) { return are_logits_most(e) ? if_much(e, logits_bytes(e)) : 0; },
-     [](const Evidence& e) { return grows(e) || autocast_undoes_sharding(e); },
+     [](const Evidence& e) {
+       return grows(e) || evaluates_with_graph(e) || autocast_undoes_sharding(e);
+     },
      [](const Evidence& e, const std::string& bytes) {
        return fmt::format(
            "{} grow with the vocabulary of {}, most{}: {}", bytes,
@@ -405,7 +425,8 @@ constexpr auto kRules = std::to_array<Rule>({
     {"recompute", false, [](const Evidence& e) { return if_largest(e, Category::activation); },
      [](const Evidence& e) {
        return e.uses.has("recompute") || !e.uses.has("backward") || grows(e) ||
-              autocast_undoes_sharding(e) || are_logits_most(e) || e.is_before_steps;
+              evaluates_with_graph(e) || autocast_undoes_sharding(e) || are_logits_most(e) ||
+              e.is_before_steps;
      },
      [](const Evidence& e, const std::string& bytes) {
        return fmt::format(
@@ -422,8 +443,8 @@ constexpr auto kRules = std::to_array<Rule>({
      [](const Evidence& e) {
        const bool recompute_is_left = e.largest_category() == Category::activation &&
                                       !e.uses.has("recompute") && e.uses.has("backward");
-       return recompute_is_left || grows(e) || autocast_undoes_sharding(e) || are_logits_most(e) ||
-              e.is_before_steps;
+       return recompute_is_left || grows(e) || evaluates_with_graph(e) ||
+              autocast_undoes_sharding(e) || are_logits_most(e) || e.is_before_steps;
      },
      [](const Evidence& e, const std::string& bytes) {
        return fmt::format(

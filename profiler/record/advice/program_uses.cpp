@@ -45,6 +45,8 @@ ProgramUses read_program_uses(const Json& json) {
                    .cuda_graphs = whole_in(json, "cuda_graph_captures").value_or(0),
                    .cuda_graph_pools = whole_in(json, "cuda_graph_pools").value_or(0),
                    .graphed_callable_pools = whole_in(json, "graphed_callable_pools").value_or(0),
+                   .evaluation_peak_bytes = whole_in(json, "evaluation_peak_bytes").value_or(0),
+                   .evaluates_at_end = flag_in(json, "evaluates_at_end"),
                    .has_expandable_segments = flag_in(json, "expandable_segments"),
                    .is_compiled = flag_in(json, "compile"),
                    .accumulates = flag_in(json, "accumulates_gradients"),

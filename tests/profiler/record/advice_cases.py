@@ -88,6 +88,11 @@ def check_kept_from_last_step(folder):
                  shows=lambda report: report["at_peak"]["kept_from_earlier_steps"])
 
 
+def check_evaluation_without_no_grad(folder):
+    check_change(folder, "evaluation_without_no_grad", is_mistake=True, share=0.5,
+                 says=(r"after \.eval\(\) at wasteful.py:\d+: with torch\.no_grad\(\)",))
+
+
 def check_deferred_reduction(folder):
     check_change(folder, "deferred_reduction", WORLD, is_mistake=True, share=0.4,
                  says=(r"\(whole, not reduced\)",
@@ -205,8 +210,8 @@ def check_pinned_is_not_touched(folder):
 
 if __name__ == "__main__":
     quick = (check_growth, check_autocast_in_fsdp, check_pinned_rounding, check_pinned_as_counted)
-    long = (check_kept_from_last_step, check_deferred_reduction, check_shared_graph_pool,
-            check_fewer_graphed_callables, check_meta_init, check_fsdp_units,
+    long = (check_kept_from_last_step, check_evaluation_without_no_grad, check_deferred_reduction,
+            check_shared_graph_pool, check_fewer_graphed_callables, check_meta_init, check_fsdp_units,
             check_reshard_after_forward, check_shard_over_ranks, check_bucket_view,
             check_offload_state, check_step_in_backward, check_recompute, check_chunked_loss,
             check_offloaded, check_pinned_is_not_touched)

@@ -97,6 +97,11 @@ constexpr auto kPrivatePools = [](AdviceEvidence& e) {
   e.unused = UnusedMemory{.private_pools = 12 * kGiB};
 };
 
+constexpr auto kEvaluates = [](AdviceEvidence& e) {
+  e.uses.lines["evaluation_with_grad"] = {"train.py:50"};
+  e.uses.evaluation_peak_bytes = e.allocated_bytes();
+};
+
 std::vector<Situation> state_situations() {
   using C = Category;
   const auto state = [](Situation one) {
@@ -237,6 +242,19 @@ std::vector<Situation> activation_situations() {
       }),
       Situation("inputs", {"smaller_batch"}).has(C::input, 30),
       active({"a cache that has settled", {"recompute"}}).keeps(20, false),
+      active({"evaluation without no_grad", {"evaluation_without_no_grad"}}).with(kEvaluates),
+      active({"evaluation without no_grad, below the peak of training", {"recompute"}})
+          .with(kEvaluates)
+          .has(C::activation, 1),
+      active({"memory that ran out in evaluation without no_grad", {"evaluation_without_no_grad"}})
+          .with(kEvaluates)
+          .with([](AdviceEvidence& e) {
+            e.is_in_doubt = e.uses.evaluates_at_end = true;
+            e.uses.evaluation_peak_bytes += 4096;
+          }),
+      active({"memory that ran out in training after evaluation without no_grad", {"recompute"}})
+          .with(kEvaluates)
+          .with([](AdviceEvidence& e) { e.is_in_doubt = true; }),
       active({"a measured growth", {"growth"}}).with([](AdviceEvidence& e) {
         e.growth =
             Growth{.bytes_per_step = 65e6,

@@ -5,6 +5,7 @@ called, which costs about a microsecond; what is asked often is noted once for e
 import functools
 import os
 import sys
+import weakref
 
 from . import program_code
 from .guards import guarded, replace
@@ -158,6 +159,65 @@ def _note_autocast(self, device_type=None, *_, enabled=True, **__):
         _note("autocast")
 
 
+# --- evaluation ----------------------------------------------------------------------------------------
+
+_WITH_GRAD = "evaluation_with_grad"
+_evaluation = {}  # of the model that was put into eval mode with gradients enabled, while it lasts
+
+
+def _allocated_peak(torch):
+    if not torch.cuda.is_initialized():
+        return 0
+    return torch.cuda.memory_stats().get("allocated_bytes.all.peak", 0)
+
+
+def _end_evaluation(torch, is_at_end=False):
+    """Notes an evaluation that kept what backward needs, though none came, if memory peaked in it."""
+    one = dict(_evaluation)
+    _evaluation.clear()
+    if not one or one["is_without_grad"] or _facts.get(_BACKWARDS, 0) != one["backwards"]:
+        return
+    peak = _allocated_peak(torch)
+    if peak <= one["peak"]:
+        return
+    _lines.setdefault(_WITH_GRAD, [])[:] = [one["line"]]
+    _facts["evaluation_peak_bytes"] = peak
+    _facts["evaluates_at_end"] = is_at_end
+
+
+def _watch_evaluation(torch):
+    def note_mode(model, mode=True):
+        if _evaluation:
+            if mode and model is _evaluation["model"]():
+                _end_evaluation(torch)
+            return
+        if mode or not torch.is_grad_enabled() or not any(p.requires_grad for p in model.parameters()):
+            return
+        _evaluation.update(
+            model=weakref.ref(model), line=_line_of(_caller()), backwards=_facts.get(_BACKWARDS, 0),
+            peak=_allocated_peak(torch), is_without_grad=False)
+
+    def note_no_grad(*_, **__):
+        if _evaluation and not _evaluation["is_without_grad"]:
+            _evaluation["is_without_grad"] = not _is_in_module()
+
+    replace(torch.nn.Module, "train", _noting(note_mode))
+    for context in (torch.no_grad, torch.inference_mode):
+        replace(context, "__enter__", _noting(note_no_grad))
+    replace(torch.set_grad_enabled, "__init__", _noting(note_no_grad))
+
+
+def _is_in_module():
+    """Returns True in the forward of a module, where positions are computed without gradients, say."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name == "_call_impl" and code.co_filename.endswith("nn/modules/module.py"):
+            return True
+        frame = frame.f_back
+    return False
+
+
 # --- gradients and optimizers ------------------------------------------------------------------------
 
 
@@ -238,6 +298,7 @@ def _watch_calls(torch):
     replace(torch.autocast, "__init__", _noting(_note_autocast))
     replace(torch.nn.Embedding, "__init__", _noting(_note_embedding))
     _watch_gradients(torch)
+    _watch_evaluation(torch)
 
 
 def prepare(torch):
@@ -261,6 +322,8 @@ def _names_fsdp():
 def all_uses(steps):
     """Returns what is used, as JSON: `lines` by what is used, `optimizers`, and counts. The last
     backward may have come to no step."""
+    if _evaluation:
+        _end_evaluation(sys.modules["torch"], is_at_end=True)
     return {"lines": dict(_lines), "optimizers": list(_optimizers.values()),
             "expandable_segments": _is_expandable(),
             "names_fsdp": _names_fsdp(),

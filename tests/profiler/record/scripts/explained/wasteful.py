@@ -51,6 +51,17 @@ def train(model, tokens=64, steps=3, context=contextlib.nullcontext, loss_of=Non
         optimizer.zero_grad()
 
 
+def evaluation_without_no_grad():
+    model = blocks()
+    train(model, tokens=256)
+    model.eval()
+    with torch.no_grad() if CHANGED else contextlib.nullcontext():
+        total = sum(model(torch.randn(1024, WIDTH, device="cuda")).mean() for _ in range(16))
+    model.train()
+    total = total.item()
+    train(model, tokens=256)
+
+
 def growth():
     model, kept = blocks(), []
     optimizer = torch.optim.SGD(model.parameters())
