@@ -87,6 +87,13 @@ void check_nodes(const RecordOptions& options) {
                   options.gpus(), size));
 }
 
+void check_gpu_index(const RecordOptions& options) {
+  if (options.is_attached() || !options.gpu_index || *options.gpu_index < options.gpus()) return;
+  throw std::invalid_argument(fmt::format(
+      "--gpu-index {}: the program's last GPU is {}; --gpus-per-node N gives it GPUs 0 to N - 1",
+      *options.gpu_index, options.gpus() - 1));
+}
+
 /// Removes a number such as ":30" from the end of `place`. Returns false if there is none.
 bool take_number(std::string_view& place) {
   const size_t colon = place.rfind(':');
@@ -205,6 +212,7 @@ RecordOptions parse_record_options(const Words& arguments) {
   app.add_option("--rank", options.rank);
   app.add_option("--ranks", ranks);
   app.add_option("--gpus-per-node", options.gpus_per_node)->check(CLI::Range(1, kMaxNullGpus));
+  app.add_option("--gpu-index", options.gpu_index)->check(CLI::Range(0, kMaxNullGpus - 1));
   app.add_option("--steps", options.steps)->check(CLI::PositiveNumber);
   app.add_option("--timeout", options.timeout_s)->check(CLI::PositiveNumber);
   app.add_option("--routing", routing);
@@ -241,6 +249,7 @@ RecordOptions parse_record_options(const Words& arguments) {
     expect_null_device(lengths.empty() ? "--with" : "--lengths", !with.empty());
     expect_null_device("--time", options.traces_work);
   }
+  check_gpu_index(options);
   options.may_grow = !parse_fail_on(fail_on);
   options.beside_bytes = parse_beside(beside);
   if (!routing.empty()) options.routing = parse_routing(routing);
@@ -268,6 +277,8 @@ std::string record_help() {
          "  --fail-on growth   exit code 1 if the program grows from step to step, though it fits\n"
          "  --holders          name the variables that hold what a growing program keeps: a look\n"
          "                     of 0.1 s after steps 2, 4, 8 and so on\n"
+         "  --gpu-index K      of a process that uses several GPUs, record GPU K; default: the\n"
+         "                     first that it allocates on\n"
          "  --out DIR          where to put profiles/rankR.slp; default: runs/SCRIPT-TIME\n\n"
          "for a simulated GPU\n"
          "  --capacity BYTES   its memory, if not that of the real GPU, such as 141GB\n"
@@ -277,7 +288,9 @@ std::string record_help() {
          "  --rank R           the rank that runs; default: 0\n"
          "  --ranks WHICH      run several ranks, one process each, and find the one that takes\n"
          "                     most memory: all, 0,3, or roles (one of each kind that differs)\n"
-         "  --gpus-per-node N  ranks of a node; default: the largest divisor of W up to 8\n"
+         "  --gpus-per-node N  ranks of a node; default: the largest divisor of W up to 8; "
+         "without\n"
+         "                     --world, the GPUs that the program's one process sees\n"
          "  --routing HOW      how tokens choose experts if their scores are unknown: balanced\n"
          "                     (default), skewed:F, where the busiest expert gets F times its\n"
          "                     share, or worst: this rank's experts get all tokens\n"

@@ -26,6 +26,7 @@ struct RecordOptions {
   std::optional<int> rank;
   std::optional<WantedRanks> ranks;  // several ranks; `rank` is not given then
   std::optional<int> gpus_per_node;
+  std::optional<int> gpu_index;         // whose memory is recorded; else the first that it uses
   std::optional<int64_t> beside_bytes;  // of the simulated GPU, beside PyTorch; else estimated
   std::optional<int64_t> steps;         // the program ends after as many optimizer steps
   std::optional<double> timeout_s;

@@ -100,6 +100,7 @@ nlohmann::json options_json(const RecordOptions& options, const PythonProgram& p
           {"world", or_null(options.world_size)},
           {"rank", or_null(options.rank)},
           {"gpus_per_node", or_null(options.gpus_per_node)},
+          {"gpu_index", or_null(options.gpu_index)},
           {"steps", or_null(options.steps)},
           {"true_at", options.true_at},
           {"routing", static_cast<int>(options.routing.kind)},

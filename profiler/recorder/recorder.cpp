@@ -141,7 +141,9 @@ class Recorder::Hooks {
         driver_(
             options.on_cuda && options.of_driver
                 ? std::make_unique<DriverWatch>([this](const DriverChange& c) { record_change(c); })
-                : nullptr) {}
+                : nullptr) {
+    if (options.gpu) gpu_ = *options.gpu;
+  }
 
   Writer& writer() { return writer_; }
   KnownClasses& classes() { return classes_; }
@@ -209,6 +211,10 @@ class Recorder::Hooks {
   int64_t now_ns() const { return ns_at(c10::getApproximateTime()); }
 
   void record_trace(const TraceEntry& entry);
+  std::optional<int> gpu() const {
+    const int gpu = gpu_.load(std::memory_order_relaxed);
+    return gpu == kNoGpu ? std::nullopt : std::optional(gpu);
+  }
 
   void count(Counter counter, int64_t value) {
     append({.address = static_cast<uint64_t>(counter), .value = value, .kind = EventKind::counter});
@@ -226,7 +232,15 @@ class Recorder::Hooks {
   static void watch_pinned(const RecorderOptions& options);
 
  private:
+  static constexpr int kNoGpu = -1;
+
   int64_t ns_at(c10::approx_time_t ticks) const { return steady_ns(ticks) - start_ns_; }
+
+  /// Returns true for the GPU that is recorded, which the first allocation chooses.
+  bool is_recorded(int gpu) {
+    int known = kNoGpu;
+    return gpu_.compare_exchange_strong(known, gpu) || known == gpu;
+  }
 
   /// Records a change by the driver. Pinned memory gets the purpose of the calling thread, since it
   /// is allocated where it is needed, by the thread that needs it.
@@ -287,10 +301,12 @@ class Recorder::Hooks {
   const std::unique_ptr<StepWindow> window_;
   Purpose (*const purpose_)();
   KnownClasses classes_;
+  std::atomic<int> gpu_ = kNoGpu;  // that is recorded
   std::unique_ptr<DriverWatch> driver_;  // last, as it reports changes at once
 };
 
 void Recorder::Hooks::record_trace(const TraceEntry& entry) {
+  if (!is_recorded(entry.device_)) return;
   const auto bytes = static_cast<int64_t>(entry.size_);
   const OwnTime own;
   const uint16_t stream = streams_.number_of(entry.stream_);
@@ -436,6 +452,8 @@ Recorder::Recorder(const RecorderOptions& options) : hooks_(std::make_unique<Hoo
 }
 
 void Recorder::sample_start() { sample_device(Counter::device_start); }
+
+std::optional<int> Recorder::gpu() const { return hooks_->gpu(); }
 
 Problem Recorder::driver_fault() const {
   return hooks_->driver() == nullptr ? std::nullopt : hooks_->driver()->unavailable_reason();

@@ -34,6 +34,9 @@ struct RecorderOptions {
   std::string path;
   Header header;  // the recorder sets its start
   bool on_cuda = false;
+  /// The GPU whose memory is recorded, from 0; nothing: the first that allocates. What the process
+  /// allocates on others is left out.
+  std::optional<int> gpu = {};
   /// Only events of these steps are recorded; without a range all are.
   std::optional<StepRange> steps = {};
   /// The result of device_used_bytes() before this process had a context.
@@ -138,6 +141,9 @@ class Recorder {
   /// Returns the names of the operators that the calling thread is in, the outermost first. They
   /// are valid until one of them ends.
   static std::span<const std::string> running_operators();
+
+  /// Returns the GPU whose memory is recorded; nothing: none has allocated yet.
+  std::optional<int> gpu() const;
 
   /// Returns why the driver's layer is missing; nothing if it is there, or was not asked for.
   Problem driver_fault() const;

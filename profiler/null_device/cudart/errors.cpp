@@ -92,7 +92,9 @@ const char* cudaGetErrorString(cudaError_t error) {
     case cudaErrorInvalidResourceHandle:
       return "a stream or event that does not exist";
     case cudaErrorInvalidDevice:
-      return "there is no null device of that number; SHARDLENS_NULL_GPUS says how many there are";
+      return "there is no null device of that number; record --gpus-per-node N, or "
+             "SHARDLENS_NULL_GPUS, "
+             "says how many there are";
     default:
       break;
   }

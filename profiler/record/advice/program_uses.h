@@ -26,7 +26,7 @@ struct ProgramUses {
   int64_t cuda_graphs = 0;             // captured
   int64_t cuda_graph_pools = 0;        // that they have
   int64_t graphed_callable_pools = 0;  // of the graphs that make_graphed_callables captured
-  std::vector<int64_t> vocabularies;
+  std::vector<int64_t> vocabularies = {};
   int64_t evaluation_peak_bytes = 0;  // allocated, of an evaluation that kept a graph
   bool evaluates_at_end = false;      // it was that evaluation that the process ended in
   bool has_expandable_segments = false;

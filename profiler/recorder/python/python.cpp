@@ -275,6 +275,7 @@ void begin(const ShardlensRecordStart& start) {
       .path = start.path,
       .header = header_of(start),
       .on_cuda = true,
+      .gpu = start.recorded_gpu < 0 ? std::nullopt : std::optional(start.recorded_gpu),
       .device_before_bytes = is_attached ? device_used_bytes(start.gpu) : std::nullopt,
       .of_host = false,
       .of_driver = is_attached,  // a null device's driver tells no more than segments do
@@ -424,7 +425,8 @@ bool shardlens_record_end(ShardlensRecordEnd* end) {
   if (active == nullptr) return false;
   sample_device(*active);
   active->sample_host();
-  const auto stats = allocator::getDeviceStats(c10::cuda::current_device());
+  const int gpu = active->gpu().value_or(c10::cuda::current_device());
+  const auto stats = allocator::getDeviceStats(static_cast<c10::DeviceIndex>(gpu));
   const RecorderSummary summary = recorder()->close();
   *end = {.events = summary.events,
           .lost_events = summary.lost_events,
@@ -433,6 +435,7 @@ bool shardlens_record_end(ShardlensRecordEnd* end) {
           .allocated_bytes = stats.allocated_bytes[kAll].current,
           .reserved_bytes = stats.reserved_bytes[kAll].current,
           .peak_allocated_bytes = stats.allocated_bytes[kAll].peak,
-          .peak_reserved_bytes = stats.reserved_bytes[kAll].peak};
+          .peak_reserved_bytes = stats.reserved_bytes[kAll].peak,
+          .gpu = gpu};
   return true;
 }

@@ -29,9 +29,10 @@ struct ShardlensRecordStart {
   const char* config;     // the command, as JSON
   int32_t rank;
   int32_t world_size;
-  int32_t gpu;          // that the process should use, from 0
-  int32_t is_attached;  // to a program on a real GPU: driver and device are watched, too
-  int32_t has_work;     // a trace of work is made (recording/work.h)
+  int32_t gpu;           // that the process should use, from 0
+  int32_t is_attached;   // to a program on a real GPU: driver and device are watched, too
+  int32_t recorded_gpu;  // whose memory is recorded, from 0; -1: the first that allocates
+  int32_t has_work;      // a trace of work is made (recording/work.h)
 };
 
 /// The counts of a recording when it ends.
@@ -45,6 +46,7 @@ struct ShardlensRecordEnd {
   int64_t reserved_bytes;
   int64_t peak_allocated_bytes;
   int64_t peak_reserved_bytes;
+  int64_t gpu;  // whose memory was recorded
 };
 
 /// Begins a recording. Returns null, or why it cannot begin, as a text that is valid until the next

@@ -311,6 +311,44 @@ def check_other_gpu(folder):
     run.expect(0, "GPU 0", "peak                  4.00 MiB allocated", "as PyTorch counted: equal")
 
 
+TWO_GPUS = """
+import torch
+first = [torch.nn.Linear(2048, 2048).to("cuda:0") for _ in range(3)]
+last = [torch.nn.Linear(2048, 2048).to("cuda:1") for _ in range(5)]
+optimizer = torch.optim.Adam([p for layer in first + last for p in layer.parameters()])
+for _ in range(3):
+    x = torch.randn(1024, 2048, device="cuda:0")
+    for layer in first:
+        x = layer(x)
+    x = x.to("cuda:1")
+    for layer in last:
+        x = layer(x)
+    x.square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def check_two_gpus_of_a_process(folder):
+    """A recording has the GPU that is asked for, and names what the process had on the other: the peaks
+    that PyTorch counts there are those of the other recording."""
+    recorded, left_out = {}, {}
+    for gpu, flags in ((0, ()), (1, ("--gpu-index", "1"))):
+        place = pathlib.Path(folder) / str(gpu)
+        place.mkdir()
+        run = OnNullDevice(place, PYTHON, "-c", TWO_GPUS, flags=["--gpus-per-node", "2", *flags])
+        run.expect(0, "as PyTorch counted: equal", f"in doubt: GPU {1 - gpu} is left out").expect_steps(3)
+        facts = json.loads((run.out / "profiles" / "rank0.json").read_text())
+        recorded[gpu] = (facts["peak_allocated_bytes"], facts["peak_reserved_bytes"])
+        (other,) = facts["other_gpus"]
+        left_out[other["gpu"]] = (other["allocated_bytes"], other["reserved_bytes"])
+        assert facts["gpu"] == gpu, facts
+        assert report_of(run.out)["peak"]["allocated_bytes"] == recorded[gpu][0]
+    assert recorded == left_out and recorded[1] > recorded[0], [recorded, left_out]
+    run = OnNullDevice(folder, PYTHON, "-c", TWO_GPUS, flags=["--gpu-index", "1"])
+    run.expect(2, "--gpu-index 1: the program's last GPU is 0")
+
+
 def check_nvml(folder):
     """Checks that NVML has the GPUs that CUDA has, and their memory: a tensor and what is beside."""
     run = OnNullDevice(folder, PYTHON, HERE / "scripts" / "nvml.py",
@@ -512,7 +550,7 @@ LONG = [
     check_decisions, check_decisions_in_verdict, check_true, check_two_processes, check_launcher_with_gpu,
     check_capacity, check_torchrun, check_torchrun_rank, check_torchrun_node, check_deepspeed, check_runners,
     check_spawn, check_spawned_rank, check_node, check_shards_of_nodes, check_own_sitecustomize,
-    check_refusals, check_gate, check_data_parallel, check_other_gpu,
+    check_refusals, check_gate, check_data_parallel, check_other_gpu, check_two_gpus_of_a_process,
     check_nvml, check_longest_batch,
 ]
 

@@ -41,6 +41,26 @@ def of_whole_run(torch, device):
     return over_resets(device, _peaks(stats) | _sums(stats) | now)
 
 
+def of_other_gpus(torch, recorded):
+    """Returns the GPUs that this process used besides the recorded one, with their peaks."""
+    peaks = []
+    for gpu in range(torch._C._cuda_getDeviceCount()):
+        found = of_whole_run(torch, gpu)
+        if gpu != recorded and found["allocations"]:
+            peaks.append({"gpu": gpu, "allocated_bytes": found["peak_allocated_bytes"],
+                          "reserved_bytes": found["peak_reserved_bytes"]})
+    return peaks
+
+
+def doubt_of(other, recorded):
+    """Says what a recording lacks that another GPU of its process had."""
+    allocated, reserved = (f"{other[name] / 2**20:.2f} MiB"
+                           for name in ("allocated_bytes", "reserved_bytes"))
+    return (f"GPU {other['gpu']} is left out: this process had up to {allocated} allocated and "
+            f"{reserved} reserved there; this is the memory of GPU {recorded}, and --gpu-index "
+            f"{other['gpu']} records the other")
+
+
 def _keep(counters, torch, device):
     since = counters(torch._C._cuda_memoryStats(device))
     _kept.setdefault(device, {}).update(over_resets(device, since))

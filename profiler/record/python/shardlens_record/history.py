@@ -110,7 +110,7 @@ class Recorder:
                 return None
             lost = _lost(trace, found)
             _write(self._start["path"], self._with_facts(snapshot, device, found, lost))
-        return found | {"events": len(trace), "lost_events": lost}
+        return found | {"events": len(trace), "lost_events": lost, "gpu": device}
 
     def _with_facts(self, snapshot, device, found, lost):
         """Returns the snapshot with our facts beside it, without other GPUs and without data that only

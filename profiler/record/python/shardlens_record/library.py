@@ -8,7 +8,7 @@ from . import OPTIONS, bounds, counters, experts
 from .guards import say
 
 _TEXTS = ("path", "device", "notice", "libraries", "config")
-_NUMBERS = ("rank", "world_size", "gpu", "is_attached", "has_work")
+_NUMBERS = ("rank", "world_size", "gpu", "is_attached", "recorded_gpu", "has_work")
 
 
 _TYPES = {"float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
@@ -22,7 +22,7 @@ class _Start(ctypes.Structure):
 class _End(ctypes.Structure):
     _fields_ = [(name, ctypes.c_int64) for name in (
         "events", "lost_events", "retries", "allocations", "allocated_bytes", "reserved_bytes",
-        "peak_allocated_bytes", "peak_reserved_bytes")]
+        "peak_allocated_bytes", "peak_reserved_bytes", "gpu")]
 
 
 _LOOK = ctypes.PYFUNCTYPE(None)  # is called with Python's lock
@@ -120,4 +120,4 @@ class Recorder:
         if not self._library.shardlens_record_end(ctypes.byref(found)):
             return None
         since_reset = {name: getattr(found, name) for name, _ in _End._fields_}
-        return counters.over_resets(sys.modules["torch"].cuda.current_device(), since_reset)
+        return counters.over_resets(found.gpu, since_reset)

@@ -158,6 +158,7 @@ def _open(torch, world_size, local_rank):
         "world_size": world_size,
         "gpu": min(local_rank, torch._C._cuda_getDeviceCount() - 1),
         "is_attached": IS_ATTACHED,
+        "recorded_gpu": -1 if OPTIONS.get("gpu_index") is None else OPTIONS["gpu_index"],
         "has_work": _traces_work(),
     }
     if kind is history.Recorder:
@@ -219,6 +220,8 @@ def _wait_for_autograd(torch):
 def _used_gpu(torch):
     """Returns the GPU that was used: the thread that ends the program may have another current
     GPU."""
+    if OPTIONS.get("gpu_index") is not None:
+        return OPTIONS["gpu_index"]
     current = torch.cuda.current_device()
     made = [torch._C._cuda_memoryStats(gpu)["allocation"]["all"]["allocated"]
             for gpu in range(torch._C._cuda_getDeviceCount())]
@@ -249,7 +252,9 @@ def end():
     steps = max(_Recording.step, 0)
     facts |= {"steps": steps, "values_read": values.counts()}
     taken = values.decisions_taken() + experts.choices_taken()
-    facts |= {"doubts": OPTIONS["doubts"] + doubts() + bounds.doubts() + taken}
+    others = counters.of_other_gpus(torch, found["gpu"])
+    taken += [counters.doubt_of(other, found["gpu"]) for other in others]
+    facts |= {"doubts": OPTIONS["doubts"] + doubts() + bounds.doubts() + taken, "other_gpus": others}
     facts |= {"communicators": groups.made(), "groups": groups.all_ranks()}
     facts |= {"uses": uses.all_uses(steps), "holders": holders.all_found() if holders else []}
     facts |= {"sources": sources.fingerprints()}
