@@ -10,6 +10,7 @@ Python has no Ray, or namespaces are not allowed here.
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -63,8 +64,9 @@ class Cluster:
         import ray
         from ray.cluster_utils import Cluster as RayCluster
 
-        options = {"object_store_memory": 80 * 2**20}
+        options = self._options = {"object_store_memory": 80 * 2**20}
         self.storage = pathlib.Path(folder) / "storage"
+        self.storage.mkdir()
         self._ray = ray
         self._cluster = RayCluster(
             initialize_head=True,
@@ -78,21 +80,69 @@ class Cluster:
         self._ray.shutdown()
         self._cluster.shutdown()
 
-    def trainer(self, name, steps, failures=0, **flags):
-        from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
+    def trainer(self, name, steps, failures=0, workers=2, **flags):
+        from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig, UserCallback
         from shardlens.ray import ShardlensTrainer
+
+        reports = self.reports(name)
+
+        class Collector(UserCallback):
+            """Writes down what Ray Train was told, in its own process."""
+
+            def after_report(self, run_context, metrics, checkpoint):
+                if checkpoint is None:
+                    with reports.open("a") as file:
+                        file.write(f"{metrics[0]['step']}\n")
 
         settings = {"model": "vit-tutorial", "data": "synthetic", "batch": 8, "log_every": 5}
         return ShardlensTrainer(
             **{**settings, "checkpoint_every": 10, "steps": steps, **flags},
-            scaling_config=ScalingConfig(num_workers=2, placement_strategy="SPREAD"),
+            epochs=-(-steps // 100),  # synthetic data have 100 steps
+            scaling_config=ScalingConfig(
+                num_workers=workers,
+                placement_strategy="SPREAD",
+                elastic_resize_monitor_interval_s=2,
+            ),
             run_config=RunConfig(
                 name=name,
                 storage_path=str(self.storage),
                 failure_config=FailureConfig(max_failures=failures),
                 checkpoint_config=CheckpointConfig(num_to_keep=2),
+                callbacks=[Collector()],
             ),
         )
+
+    def reports(self, name):
+        """Returns the file of the steps that were reported."""
+        return self.storage / f"{name}.reports"
+
+    def steps_reported(self, name):
+        if not self.reports(name).exists():
+            return []
+        return [int(line) for line in self.reports(name).read_text().splitlines()]
+
+    def add_node(self):
+        self._cluster.add_node(**self._options, num_cpus=1)
+
+    def node_of(self, worker):
+        """Returns the node whose raylet has started a worker."""
+        raylet = int(pathlib.Path(f"/proc/{worker}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        for node in self._cluster.worker_nodes:
+            processes = [one.process.pid for some in node.all_processes.values() for one in some]
+            if raylet in processes:
+                return node
+        raise AssertionError(f"no node has process {worker}")
+
+    def lose(self, node):
+        self._cluster.remove_node(node, allow_graceful=False)
+
+    def announce(self, node, seconds):
+        """Says, as a provider of spot machines does, that a node will go."""
+        ray = pathlib.Path(sys.executable).with_name("ray")
+        words = "--reason DRAIN_NODE_REASON_PREEMPTION --reason-message spot"
+        words += f" --deadline-remaining-seconds {seconds} --node-id {node.node_id}"
+        command = [sys.executable, ray, "drain-node", "--address", self._cluster.address]
+        subprocess.run([*command, *words.split()], check=True, capture_output=True)
 
     def run(self, name):
         return self.storage / name / "run"
@@ -111,9 +161,6 @@ class Cluster:
     def steps_logged(self, name):
         lines = (self.run(name) / "metrics.jsonl").read_text().splitlines()
         return [json.loads(line)["step"] for line in lines]
-
-    def reported(self, name):
-        return json.loads((self.storage / name / "reported.json").read_text())
 
     def kinds(self, name):
         lines = (self.run(name) / "events.jsonl").read_text().splitlines()
@@ -194,7 +241,7 @@ def outlives_a_rank_and_a_worker(cluster):
     cluster.trainer("calm", 60).fit()
     assert cluster.weights("struck") == cluster.weights("calm")
     assert cluster.steps_logged("struck") == list(range(5, 61, 5))
-    assert cluster.reported("struck")["step"] == 60
+    assert cluster.steps_reported("struck") == list(range(5, 61, 5))
     assert not ranks(), ranks()
 
 
@@ -217,6 +264,202 @@ def refuses_wrong_use(cluster):
             assert "is Ray's to set" in str(error), error
         else:
             raise AssertionError(ours)
+
+
+def plans_before_placing(cluster):
+    """A run that does not fit on the GPU of the workers ends before Ray places anything; the least
+    number of workers is the one that `shardlens plan --solve world` names."""
+    from ray.train import RunConfig, ScalingConfig
+    from shardlens import ShardlensError
+    from shardlens.ray import ShardlensTrainer
+
+    flags = {"model": "llama-8b", "batch": 1, "data": "synthetic", "param_dtype": "bf16"}
+
+    def trainer(workers, accelerator="L4", **more):
+        scaling = ScalingConfig(num_workers=workers, use_gpu=True, accelerator_type=accelerator)
+        run = RunConfig(name="planned", storage_path=str(cluster.storage))
+        made = ShardlensTrainer(scaling_config=scaling, run_config=run, **flags, **more)
+        return made.scaling_config.num_workers
+
+    words = ["--" + name.replace("_", "-") for name in flags]
+    given = [word for pair in zip(words, map(str, flags.values())) for word in pair]
+    fitting = []
+    for world in range(1, 25):
+        plan = [sys.argv[1] + "/bin/shardlens", "plan", "--gpu", "l4", "--world", str(world)]
+        if subprocess.run([*plan, *given], capture_output=True).returncode != 3:
+            fitting.append(world)
+    assert 1 < fitting[0] < 24, fitting
+    assert trainer((1, 24), min_workers="plan") == (fitting[0], 24)
+    assert trainer(fitting[0]) == fitting[0]
+    assert trainer((fitting[0], 24)) == (fitting[0], 24)
+    for workers, more in ((fitting[0] - 1, {}), ((1, 24), {}), ((1, 2), {"min_workers": "plan"})):
+        try:
+            trainer(workers, **more)
+        except ShardlensError as error:
+            assert error.exit_code == 3 and str(error).startswith("does not fit: takes"), error
+        else:
+            raise AssertionError(workers)
+    assert trainer(1, "A100") == 1  # has 40 or 80 GB
+    for accelerator, more in (("A100", {"min_workers": "plan"}), ("L4", {"min_workers": "few"})):
+        try:
+            trainer((1, 2), accelerator, **more)
+        except ValueError as error:
+            assert "min_workers" in str(error), error
+        else:
+            raise AssertionError(accelerator)
+
+
+def outlives_a_lost_node(cluster):
+    """If one of two nodes is lost, the other goes on alone; a node that is added is used again."""
+    seen = []
+
+    def strike():
+        wait_for("a checkpoint", lambda: 1 in ranks() and cluster.has_saved("elastic"))
+        begin = time.monotonic()
+        cluster.lose(cluster.node_of(ranks()[1][1]))
+        wait_for("one rank", lambda: len(ranks()) == 1 and cluster.has_saved("elastic"), 300)
+        logged = len(cluster.steps_reported("elastic"))
+        wait_for("a step of one rank", lambda: len(cluster.steps_reported("elastic")) > logged)
+        seen.append(f"goes on after {time.monotonic() - begin:.0f} s")
+        begin = time.monotonic()
+        cluster.add_node()
+        wait_for("two ranks", lambda: len(ranks()) == 2, 300)
+        seen.append(f"uses the new node after {time.monotonic() - begin:.0f} s")
+
+    striker = threading.Thread(target=strike)
+    striker.start()
+    result = cluster.trainer("elastic", 5000, failures=3, workers=(1, 2), log_every=100).fit()
+    striker.join()
+    print("; ".join(seen), flush=True)
+    assert len(seen) == 2 and result.return_value["result"]["status"] == "ok", [seen, result]
+    assert cluster.steps_reported("elastic") == list(range(100, 5001, 100))
+    kinds = cluster.kinds("elastic")
+    assert kinds.count("lost") == 1 and "preempted" in kinds and kinds[-1] == "finished", kinds
+    assert not ranks(), ranks()
+
+
+def saves_on_notice(cluster):
+    """Told that a node will go, all ranks save, and the others go on; it counts as no failure."""
+
+    def strike():
+        wait_for("a checkpoint", lambda: 1 in ranks() and cluster.has_saved("told"))
+        node = cluster.node_of(ranks()[1][1])
+        cluster.announce(node, 20)
+        begin = time.monotonic()
+        wait_for("saving", lambda: "preempted" in cluster.kinds("told"), 20)
+        print(f"saved {time.monotonic() - begin:.0f} s after the notice", flush=True)
+        time.sleep(max(0, begin + 20 - time.monotonic()))
+        cluster.lose(node)
+
+    striker = threading.Thread(target=strike)
+    striker.start()
+    result = cluster.trainer("told", 600, failures=0, workers=(1, 2), log_every=50).fit()
+    striker.join()
+    cluster.add_node()
+    assert result.return_value["result"]["status"] == "ok"
+    assert cluster.steps_reported("told") == list(range(50, 601, 50))
+    kinds = cluster.kinds("told")
+    assert kinds.count("lost") == 0 and kinds[-1] == "finished", kinds
+
+
+def outlives_storms(cluster):
+    """Ranks and workers are killed in an order drawn by seed: each run has the weights of the calm
+    one, to the bit, and reports each logged step once."""
+    import random
+
+    settings = {"steps": 200, "log_every": 10}
+    cluster.trainer("still", **settings).fit()
+    first = int(os.environ.get("SHARDLENS_SEED", time.time_ns() % 100000))
+    for seed in range(first, first + 5):
+        draw = random.Random(seed)
+        name = f"storm-{seed}"
+        killed = []
+        is_over = threading.Event()
+
+        def strike():
+            while len(killed) < 3 and not is_over.is_set():
+                time.sleep(draw.uniform(0, 3))
+                found = ranks()
+                if len(found) < 2:
+                    continue
+                number, victim = draw.randrange(2), draw.randrange(2)
+                os.kill(found[number][victim], 9)
+                killed.append(f"{('rank', 'worker')[victim]} {number}")
+                wait_for("the end of the rank", lambda: not is_running(found[number][0]), 10)
+
+        striker = threading.Thread(target=strike)
+        begin = time.monotonic()
+        striker.start()
+        result = cluster.trainer(name, failures=9, **settings).fit()
+        is_over.set()
+        striker.join()
+        seconds = time.monotonic() - begin
+        print(f"seed {seed}: killed {killed}, {cluster.kinds(name)}, {seconds:.0f} s", flush=True)
+        assert killed and result.return_value["result"]["status"] == "ok", seed
+        assert cluster.weights(name) == cluster.weights("still"), seed
+        assert cluster.steps_reported(name) == list(range(10, 201, 10)), seed
+        assert not ranks(), ranks()
+
+
+def runs_the_tutorial(cluster):
+    """The page of the tutorial, on CPU workers and synthetic data: losses as `train --workers 2`."""
+    text = (ROOT / "docs/cluster/ray_tutorial.md").read_text()
+    for words, ours in (
+        ("/mnt/cluster_storage", str(cluster.storage)),
+        ('"fashion-mnist"', '"synthetic"'),
+        ('"epochs": 5', '"epochs": 1'),
+        ("use_gpu=True", "use_gpu=False"),
+    ):
+        assert words in text, words
+        text = text.replace(words, ours)
+    names = {}
+    settings, launch, load = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    exec(settings + launch, names)  # noqa: S102  the page's own code
+    assert names["result"].return_value["result"]["status"] == "ok"
+    # This PyTorch has the null device's stubs in place of NVIDIA's libraries.
+    stubs = {**os.environ, "LD_LIBRARY_PATH": sys.argv[1] + "/null_device"}
+    words = [sys.executable, "-c", load + "\nassert len(weights) == 128, len(weights)"]
+    subprocess.run(words, env=stubs, check=True)
+    environment = {**os.environ, "PATH": sys.argv[1] + "/bin:" + os.environ["PATH"]}
+    commands = re.findall(r"^\$ (shardlens .*)$", text, re.MULTILINE)
+    assert len(commands) == 4, commands
+    image = str(cluster.storage / "image.png")
+    write_image(image)
+    for command in commands:
+        # Synthetic data have no images to classify.
+        words = command.replace("--index 0", f"--image {image}").split()
+        done = subprocess.run(words, env=environment, cwd=cluster.storage, capture_output=True, text=True)
+        assert done.returncode == 0, [command, done.stdout, done.stderr]
+    assert (cluster.storage / "dcp/.metadata").exists()
+    assert (cluster.storage / "memory.html").stat().st_size > 10000
+
+    flags = [
+        word
+        for name, value in names["settings"].items()
+        for word in ("--" + name.replace("_", "-"), str(value))
+    ]
+    alone = [sys.argv[1] + "/bin/shardlens", "train", *flags, "--workers", "2", "--device", "cpu"]
+    alone += ["--communicator", "gloo", "--storage", str(cluster.storage), "--name", "tutorial-alone"]
+    subprocess.run(alone, check=True, capture_output=True)
+    losses = []
+    for run in (cluster.run("fsdp_mnist"), cluster.storage / "tutorial-alone"):
+        lines = (run / "metrics.jsonl").read_text().splitlines()
+        losses.append([(json.loads(line)["step"], json.loads(line)["loss"]) for line in lines])
+    assert len(losses[0]) == 10 and losses[0] == losses[1], losses
+
+
+def write_image(file):
+    """Writes a grey PNG of 28 x 28 pixels."""
+    import struct
+    import zlib
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = b"".join(b"\0" + bytes([100] * 28) for _ in range(28))
+    header = struct.pack(">IIBBBBB", 28, 28, 8, 0, 0, 0, 0)
+    body = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    pathlib.Path(file).write_bytes(b"\x89PNG\r\n\x1a\n" + body)
 
 
 def sweeps(cluster):
@@ -246,7 +489,8 @@ def sweeps(cluster):
 
 
 CASES = {case.__name__: case for case in (
-    trains_and_reports, outlives_a_rank_and_a_worker, refuses_wrong_use, sweeps)}  # fmt: skip
+    trains_and_reports, outlives_a_rank_and_a_worker, refuses_wrong_use, plans_before_placing, runs_the_tutorial,
+    outlives_a_lost_node, saves_on_notice, outlives_storms, sweeps)}  # fmt: skip
 
 
 def main():

@@ -17,6 +17,7 @@ Needs `shardlens[ray]`.
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import os
 import signal
@@ -30,12 +31,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Iterator, Sequence
 
-from ._program import PROGRAM, ShardlensError, environment, flags_of
+from ._program import PROGRAM, Ended, ShardlensError, ask, environment, flags_of
 
 try:
     import ray
     import ray.train
-    from ray.train import BackendConfig, Checkpoint, CheckpointUploadMode
+    from ray.train import BackendConfig, Checkpoint, CheckpointUploadMode, UserCallback
     from ray.train.backend import Backend
     from ray.train.collective import broadcast_from_rank_zero
     from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
@@ -46,8 +47,9 @@ except ImportError as error:
 
 __all__ = ["Executor", "RankError", "ShardlensTrainer"]
 
-WRONG_USE, DOES_NOT_FIT, PREEMPTED = 2, 3, 143
+WRONG_USE, DOES_NOT_FIT, FITS_WITH_RETRIES, PREEMPTED = 2, 3, 4, 143
 RUN = "run"  # the run's folder in Ray's folder of the experiment
+REPORTED = "reported.json"  # beside it
 # These flags are Ray's to set.
 PLACED = ("storage", "name", "workers", "keep", "keep_by", "max_failures")
 _POLL_S = 0.5
@@ -122,20 +124,43 @@ def ranks_of(run: Path, workers: int) -> int:
     return max(n for n in range(1, workers + 1) if samples * accumulate % (n * accumulate) == 0)
 
 
+def _reported(file: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return {"step": 0, "checkpoints": []}
+    return found
+
+
+class _Received(UserCallback):
+    """Writes down, in Ray's controller, what has come there. A report of a worker that is killed
+    soon after may never come, and is made again by the next attempt."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def after_report(self, run_context: Any, metrics: list[dict[str, Any]], checkpoint: Any) -> None:
+        first = metrics[0] if metrics else {}
+        known = _reported(self._file)
+        if "saved" in first:
+            known["checkpoints"].append(first["saved"])
+        elif "step" in first:
+            known["step"] = max(known["step"], first["step"])
+        temporary = self._file.with_suffix(".tmp")
+        temporary.write_text(json.dumps(known))
+        temporary.replace(self._file)
+
+
 class Reports:
     """Knows what Ray has not been told: lines of metrics and checkpoints. The file beside the run
-    keeps that over restarts, in which a run logs the steps after its checkpoint again."""
+    has what an earlier attempt has told: a run logs the steps after its checkpoint again."""
 
     def __init__(self, run: Path) -> None:
         self._run = run
-        self._file = run.parent / "reported.json"
         self._read = (0, 0)  # the file of metrics, by inode, and how many bytes were read
-        try:
-            told = json.loads(self._file.read_text())
-        except (OSError, ValueError):
-            told = {"step": 0, "checkpoints": []}
-        self._step: int = told["step"]
-        self._checkpoints: list[str] = told["checkpoints"]
+        known = _reported(run.parent / REPORTED)
+        self._step: int = known["step"]
+        self._checkpoints: list[str] = known["checkpoints"]
 
     def new_metrics(self) -> list[dict[str, Any]]:
         lines = [json.loads(line) for line in self._new_lines()]
@@ -146,13 +171,8 @@ class Reports:
         return sorted(saved - set(self._checkpoints))
 
     def note(self, metrics: list[dict[str, Any]], checkpoints: list[str]) -> None:
-        if not metrics and not checkpoints:
-            return
         self._step = max([self._step, *(line["step"] for line in metrics)])
         self._checkpoints += checkpoints
-        temporary = self._file.with_suffix(".tmp")
-        temporary.write_text(json.dumps({"step": self._step, "checkpoints": self._checkpoints}))
-        temporary.replace(self._file)
 
     def _new_lines(self) -> Iterator[str]:
         try:
@@ -316,11 +336,79 @@ def _is_leaving() -> bool:
     return ray.train.get_preemption_info() is not None
 
 
+# Names of Ray's that say how much memory the GPU has, but not as `shardlens plan --gpu` does; the
+# others are that name in capitals. None: the name does not say it.
+_GPUS = {"A100-40G": "a100-40", "A100-80G": "a100-80", "A100": None, "V100": None}
+
+
+def plan_of(accelerator_type: str, workers: int, flags: Sequence[str]) -> Ended | None:
+    """Returns what `shardlens plan` says of a run; None if it cannot say, as for an unknown GPU or
+    data that only the workers see."""
+    gpu = _GPUS.get(accelerator_type, accelerator_type.lower())
+    if gpu is None:
+        return None
+    try:
+        words = ["plan", "--gpu", gpu, "--world", str(workers), *flags]
+        return ask(words, (0, DOES_NOT_FIT, FITS_WITH_RETRIES))
+    except ShardlensError:
+        return None
+
+
+def planned_workers(
+    accelerator_type: str, least: int, most: int, flags: Sequence[str]
+) -> int | None:
+    """Returns the fewest workers from `least` to `most` with which a run fits; None if `shardlens
+    plan` cannot say. Raises ShardlensError if it fits with none."""
+    verdict = ""
+    for workers in range(least, most + 1):
+        plan = plan_of(accelerator_type, workers, flags)
+        if plan is None:
+            return None
+        if plan.exit_code != DOES_NOT_FIT:
+            return workers
+        verdict = plan.output.splitlines()[1]
+    which = f"{least}" if least == most else f"{least} to {most}"
+    raise ShardlensError(
+        f"{verdict} on {which} x {accelerator_type}: `shardlens plan` says what takes less",
+        DOES_NOT_FIT,
+    )
+
+
+def placed_as(scaling: Any, is_open: bool, flags: Sequence[str]) -> Any:
+    """Returns the scaling that Ray gets, once a plan says that the run fits on its fewest workers,
+    which are as many as needed if that number is open."""
+    if scaling.accelerator_type is None and not is_open:
+        return scaling
+    found = None
+    if scaling.accelerator_type is not None:
+        most = scaling.max_workers if is_open else scaling.min_workers
+        found = planned_workers(scaling.accelerator_type, scaling.min_workers, most, flags)
+    if not is_open:
+        return scaling
+    if found is None:
+        raise ValueError(
+            'min_workers="plan": `shardlens plan` cannot say; give ScalingConfig an accelerator_type '
+            "whose memory is known, such as H100 or A100-80G, and data that this machine sees"
+        )
+    chosen = copy.copy(scaling)
+    chosen.num_workers = (found, scaling.max_workers)
+    return chosen
+
+
+def _with_callback(run_config: Any, storage: str) -> Any:
+    given = copy.copy(run_config)
+    received = _Received(Path(storage) / str(run_config.name) / REPORTED)
+    given.callbacks = [*(run_config.callbacks or []), received]
+    return given
+
+
 class ShardlensTrainer(DataParallelTrainer):
     """Trains with `shardlens train` on the workers of a Ray cluster.
 
     Flags of `shardlens train --help` are keywords, as in shardlens.plan(), or words in `flags`.
-    `grace_s` says how long saving may take when Ray stops the workers.
+    `grace_s` says how long saving may take when Ray stops the workers. If the scaling_config names
+    an accelerator_type, the run is planned before anything is placed, and ShardlensError says that
+    it does not fit. `min_workers="plan"` raises the least number of workers to one that fits.
     """
 
     def __init__(
@@ -330,6 +418,7 @@ class ShardlensTrainer(DataParallelTrainer):
         scaling_config: Any,
         run_config: Any,
         grace_s: float = 30.0,
+        min_workers: str | None = None,
         **options: object,
     ) -> None:
         for name in PLACED:
@@ -344,6 +433,8 @@ class ShardlensTrainer(DataParallelTrainer):
         words = [*flags, *flags_of(options)]
         if "--device" not in words:
             words += ["--device", "cuda" if scaling_config.use_gpu else "cpu"]
+        if min_workers not in (None, "plan"):
+            raise ValueError(f"min_workers={min_workers!r}: give \"plan\", or ScalingConfig(num_workers)")
         super().__init__(
             _run_worker,
             backend_config=_Config(grace_s=grace_s),
@@ -352,8 +443,8 @@ class ShardlensTrainer(DataParallelTrainer):
                 "folder": os.getcwd(),
                 "storage": storage,
             },
-            scaling_config=scaling_config,
-            run_config=run_config,
+            scaling_config=placed_as(scaling_config, min_workers == "plan", words),
+            run_config=_with_callback(run_config, storage),
         )
 
     def fit(self) -> Any:
