@@ -17,7 +17,7 @@ struct GrowingPlace {
   std::string caller;  // the line outside the model that led there, or empty: "train.py:20 step"
   Category category{};
   double bytes_per_step = 0;
-  /// True if most of the bytes are made again in each step, larger, as by `all = torch.cat([all, one])`.
+  /// True if most of the bytes are made again in each step, larger: all = torch.cat([all, one]).
   bool is_replaced = false;
 };
 
