@@ -2,6 +2,7 @@
 
 #include "base/process/program.h"
 #include "commands/recording_replay.h"
+#include "commands/step_times.h"
 #include "profiler/record/record_verdict.h"
 #include "profiler/record/search/advise.h"
 
@@ -17,7 +18,7 @@ int exit_code_of(const Findings& advice) {
 }
 
 int run(const AdviseOptions& options) {
-  VariantRunner runner("advise", options.record, replays_of);
+  VariantRunner runner("advise", options.record, replays_of, predicted_time_of);
   const Findings advice = advise(options, runner);
   print_output(options.prints_json ? findings_json(options, advice)
                                    : findings_text(options, advice));

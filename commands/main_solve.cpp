@@ -2,6 +2,7 @@
 
 #include "base/process/program.h"
 #include "commands/recording_replay.h"
+#include "commands/step_times.h"
 #include "profiler/record/record_verdict.h"
 #include "profiler/record/search/solve.h"
 
@@ -17,7 +18,7 @@ int exit_code_of(const Solution& solution) {
 }
 
 int run(const SolveOptions& options) {
-  VariantRunner runner("solve", options.record, replays_of);
+  VariantRunner runner("solve", options.record, replays_of, predicted_time_of);
   const Solution solution = solve(options, runner);
   print_output(options.prints_json ? solution_json(options, solution)
                                    : solution_text(options, solution));

@@ -4,6 +4,7 @@
 
 #include "base/process/program.h"
 #include "commands/recording_replay.h"
+#include "commands/step_times.h"
 #include "profiler/record/record_verdict.h"
 #include "profiler/record/search/solve.h"
 
@@ -18,7 +19,7 @@ bool is_known(const SweptRun& run) {
 }
 
 int run(const SweepOptions& options) {
-  VariantRunner runner("sweep", options.record, replays_of);
+  VariantRunner runner("sweep", options.record, replays_of, predicted_time_of);
   const std::vector<SweptRun> runs = sweep(options, runner);
   print_output(options.prints_json ? sweep_json(options, runs) : sweep_text(options, runs));
   const bool is_whole = !runner.was_interrupted() && std::ranges::all_of(runs, is_known);

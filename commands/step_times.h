@@ -1,10 +1,11 @@
-// Predicts a step's time from a recording's trace of work, for `shardlens profile time` and
-// `shardlens record --time`.
+// Predicts a step's time from a recording's trace of work, for `shardlens profile time`,
+// `shardlens record --time`, and the commands that run a program many times.
 #pragma once
 
 #include <string>
 
 #include "profiler/commands/commands.h"
+#include "profiler/record/predicted_time.h"
 
 namespace shardlens {
 
@@ -12,5 +13,8 @@ namespace shardlens {
 /// none. Throws std::invalid_argument if the recording has no trace of work, or is of a GPU that is
 /// not known.
 std::string step_time_of(const std::string& path, const profiler::TimeRequest& request);
+
+/// Returns the step's time on the recorded GPU, or why it cannot be predicted.
+profiler::PredictedTime predicted_time_of(const std::string& path);
 
 }  // namespace shardlens

@@ -123,6 +123,15 @@ Problem MemoryKillWatch::kills() const {
          "; give the job more host memory";
 }
 
+std::string host_processor(const fs::path& root) {
+  std::ifstream file(root / "proc" / "cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const size_t name = line.find(": ");
+    if (line.starts_with("model name") && name != std::string::npos) return line.substr(name + 2);
+  }
+  return "unknown processor";
+}
+
 std::optional<int64_t> available_host_bytes(const fs::path& root) {
   std::optional<int64_t> available = kernel_bytes(root / "proc/meminfo");
   const fs::path cgroup = root / "sys/fs/cgroup";

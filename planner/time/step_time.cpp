@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 #include <span>
+#include <string_view>
 
 #include "planner/time/collectives.h"
 #include "planner/time/operators.h"
@@ -362,10 +363,18 @@ bool has_measured_links(const WorkTrace& trace, const Gpu& gpu) {
   });
 }
 
+/// The GPUs whose published steps were compared (docs/evidence.md).
+constexpr std::array<std::string_view, 7> kComparedGpus = {"a100-40", "a100-80", "a800",   "h100",
+                                                           "h200",    "rtx4090", "v100-16"};
+
 void add_doubts(const WorkTrace& trace, const Gpu& gpu, const Rounds& rounds, StepTime& result) {
   if (!result.is_measured) {
     result.doubts.push_back("no product of matrices on " + std::string(gpu.display_name) +
                             " was checked: its times are scaled from another GPU");
+  }
+  if (std::ranges::find(kComparedGpus, gpu.name) == kComparedGpus.end()) {
+    result.doubts.push_back("no step that others measured on " + std::string(gpu.display_name) +
+                            " was compared");
   }
   if (!rounds.are_steps && !rounds.are_alike) {
     result.doubts.push_back("nothing repeats: this is the time of all that was recorded");

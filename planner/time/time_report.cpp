@@ -77,6 +77,10 @@ std::string step_time_text(const StepTime& time, const Gpu& gpu) {
   return text;
 }
 
+std::string time_with_band(const StepTime& time) {
+  return fmt::format("{} +-{:.0f} %", duration_text(time.seconds), 100 * time.error);
+}
+
 nlohmann::ordered_json step_time_json(const StepTime& time, const Gpu& gpu) {
   nlohmann::ordered_json by_class, work;
   for (size_t i = 0; i < kWorkClasses; ++i) {

@@ -7,6 +7,7 @@
 #include "tests/support/temporary_folder.h"
 
 using shardlens::available_host_bytes;
+using shardlens::host_processor;
 using shardlens::MemoryKillWatch;
 
 namespace {
@@ -19,6 +20,7 @@ class Root {
     std::ofstream(path) << text;
   }
   std::optional<int64_t> available() const { return available_host_bytes(folder_.file("")); }
+  std::string processor() const { return host_processor(folder_.file("")); }
   MemoryKillWatch watch() const { return MemoryKillWatch(folder_.file("")); }
 
  private:
@@ -76,6 +78,13 @@ TEST_CASE("kills are read from version 1 of cgroups, also in a container") {
   CHECK(watch.kills().value_or("") ==
         "the kernel's out-of-memory killer has ended 1 process of this job's cgroup; give the job "
         "more host memory");
+}
+
+TEST_CASE("a processor is named as the kernel names it") {
+  const Root root;
+  CHECK(root.processor() == "unknown processor");
+  root.write("proc/cpuinfo", "processor\t: 0\nmodel name\t: AMD EPYC 9654: 96\nflags\t\t: fpu\n");
+  CHECK(root.processor() == "AMD EPYC 9654: 96");
 }
 
 TEST_CASE("this machine has memory left") { CHECK(available_host_bytes().value_or(0) > 1 << 20); }

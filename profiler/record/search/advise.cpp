@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -18,6 +19,13 @@ constexpr int64_t kRoom = int64_t{1} << 40;
 
 /// The steps that must be saved by ending sets early: the best set is then run once more.
 constexpr int64_t kLeastSaved = 4;
+
+/// Sets are run for more steps where their time is predicted: from steps that are alike.
+constexpr int64_t kStepsToTime = 3;
+
+/// The faster one of two settings of a program was always named if their published times differ by
+/// this part or more (docs/evidence.md); smaller differences were not compared.
+constexpr double kLeastFaster = 0.05;
 
 /// Returns what a lever of a class costs: seven of one class cost less than one of the next.
 constexpr int cost_of_class(LeverCost cost) { return 2 << (3 * static_cast<int>(cost)); }
@@ -54,21 +62,29 @@ Levers levers_to_try() {
   return all;
 }
 
+/// Returns what puts the fastest first if that is asked for; a program without a time is last.
+double time_rank(const Findings& advice, const VariantResult& result) {
+  if (!advice.by_time) return 0;
+  return advice.comparable_seconds(result).value_or(std::numeric_limits<double>::infinity());
+}
+
 class Search {
  public:
   Search(const AdviseOptions& options, const RunVariants& run, const std::function<int()>& jobs)
       : options_(options), run_(run), jobs_(jobs), record_(options.record) {
     advice_.fit_bytes = options.fit_bytes;
     advice_.most_levers = options.most_levers;
+    advice_.by_time = options.by_time;
   }
 
   Findings run() {
     run_base();
     if (advice_.base.outcome != VariantOutcome::measured) return finish();
     run_singles();
-    if (advice_.base.fits(options_.fit_bytes)) return finish();
+    const bool has_goal = !advice_.base.fits(options_.fit_bytes);
     while (!advice_.was_interrupted) {
-      run_sets();
+      if (has_goal) run_sets();
+      if (advice_.by_time) run_faster();
       if (advice_.was_interrupted || confirm()) break;
     }
     return finish();
@@ -86,7 +102,8 @@ class Search {
       run_as_it_is();
     }
     record_.looks = false;
-    const auto settled = advice_.base.settled_steps;
+    auto settled = advice_.base.settled_steps;
+    if (settled && record_.traces_work) *settled += kStepsToTime;
     const bool saves_time = settled && *settled + kLeastSaved <= advice_.base.steps;
     if (saves_time && !record_.steps) advice_.steps_of_sets = settled;
   }
@@ -139,6 +156,48 @@ class Search {
       const Levers together = all_together(cheap);
       if (together.size() > 1 && !is_known(together)) run_all({together});
     }
+  }
+
+  /// Adds levers to the best set that make the program faster by themselves, one at a time, as long
+  /// as the best becomes faster.
+  void run_faster() {
+    const Levers faster = levers_that_are_faster();
+    const VariantResult* best = advice_.best();
+    while (best != nullptr && !advice_.was_interrupted) {
+      const Levers before = added_levers(*best);
+      std::vector<Levers> sets;
+      for (const Lever& lever : faster) {
+        const Levers more = with_lever(before, lever);
+        if (more.size() <= options_.most_levers && !is_known(more)) sets.push_back(more);
+      }
+      if (sets.empty()) return;
+      run_all(sets);
+      best = advice_.best();
+      if (added_levers(*best) == before) return;
+    }
+  }
+
+  Levers levers_that_are_faster() const {
+    Levers faster;
+    const auto before = advice_.comparable_seconds(advice_.base);
+    for (const VariantResult& result : advice_.tried) {
+      const Levers added = added_levers(result);
+      const auto after = advice_.comparable_seconds(result);
+      const bool is_faster = before && after && *after < (1 - kLeastFaster) * *before;
+      if (added.size() == 1 && is_faster) faster.push_back(added.front());
+    }
+    return faster;
+  }
+
+  /// Returns a set with one more lever, in the order in which single ones were tried; the set
+  /// itself if it contradicts the lever or has it.
+  Levers with_lever(const Levers& set, const Lever& lever) const {
+    const bool has_it = std::ranges::find(set, lever) != set.end();
+    if (has_it || !agree(set, lever)) return set;
+    Levers more = set;
+    more.push_back(lever);
+    std::ranges::stable_sort(more, {}, [&](const Lever& one) { return find_result({one}); });
+    return more;
   }
 
   /// True if a set that was run does not fit, and has each of these levers, or one instead that
@@ -228,7 +287,7 @@ class Search {
   /// Runs the best set again, as a process of its own, on the GPU that it is to fit: a program may
   /// ask how large the GPU is. Returns false if it does not fit there: another set may.
   bool confirm() {
-    const VariantResult* const best = advice_.best();
+    const VariantResult* const best = advice_.advised();
     if (best == nullptr) return true;
     RecordOptions options = best->options;
     options.steps = record_.steps;
@@ -341,14 +400,14 @@ class Search {
     return cost;
   }
 
-  /// Sorts what was tried: what fits first, the cheapest of these first; then what takes least.
+  /// Sorts what was tried: what fits first, the best of these first; then what takes least.
   Findings finish() {
     std::ranges::stable_sort(advice_.tried, {}, [&](const VariantResult& result) {
       const bool fits = result.fits(options_.fit_bytes);
       const bool is_measured = result.outcome == VariantOutcome::measured;
       const Levers added = added_levers(result);
-      return std::tuple(!is_measured, !fits, fits ? cost_of(result) : 0, result.device_bytes(),
-                        added.size());
+      return std::tuple(!is_measured, !fits, fits ? time_rank(advice_, result) : 0,
+                        fits ? cost_of(result) : 0, result.device_bytes(), added.size());
     });
     return std::move(advice_);
   }
@@ -375,8 +434,8 @@ int cost_of(const VariantResult& result) {
 }
 
 const VariantResult* Findings::best() const {
-  const auto rank_of = [](const VariantResult& result) {
-    return std::pair(cost_of(result), result.device_bytes());
+  const auto rank_of = [this](const VariantResult& result) {
+    return std::tuple(time_rank(*this, result), cost_of(result), result.device_bytes());
   };
   const VariantResult* best = nullptr;
   for (const VariantResult& result : tried) {
@@ -384,6 +443,25 @@ const VariantResult* Findings::best() const {
     if (best == nullptr || rank_of(result) < rank_of(*best)) best = &result;
   }
   return best;
+}
+
+const VariantResult* Findings::advised() const {
+  const VariantResult* const set = best();
+  if (set == nullptr || !base.fits(fit_bytes)) return set;
+  const auto before = comparable_seconds(base), after = comparable_seconds(*set);
+  const bool is_faster = by_time && before && after && *after < (1 - kLeastFaster) * *before;
+  return is_faster ? set : nullptr;
+}
+
+std::optional<double> Findings::comparable_seconds(const VariantResult& result) const {
+  if (!result.time || !result.time->is_known()) return std::nullopt;
+  if (!base.time || !base.time->is_known()) return result.time->seconds;
+  const auto scaled = [&](double PredictedTime::*rate) -> std::optional<double> {
+    const double own = *result.time.*rate, batch = *base.time.*rate * base.time->seconds;
+    return own > 0 && batch > 0 ? std::optional(batch / own) : std::nullopt;
+  };
+  if (const auto seconds = scaled(&PredictedTime::tokens_a_second)) return seconds;
+  return scaled(&PredictedTime::samples_a_second).value_or(result.time->seconds);
 }
 
 Findings advise(const AdviseOptions& options, const RunVariants& run,

@@ -18,6 +18,7 @@ struct AdviseOptions {
   int64_t fit_bytes = 0;      // of the GPU that it is to fit
   std::vector<Lever> wanted;  // only these are tried; empty: those of the table
   size_t most_levers = 3;     // in one set
+  bool by_time = false;       // the fastest set that fits is the best, not the cheapest
 };
 
 /// Parses `arguments`, without the program's name. Throws std::invalid_argument.
@@ -33,18 +34,25 @@ struct UntriedLever {
 struct Findings {
   int64_t fit_bytes = 0;
   VariantResult base;                        // the program as it is
-  std::vector<VariantResult> tried;          // sets of levers, the cheapest that fits first
+  std::vector<VariantResult> tried;          // sets of levers, the best that fits first
   std::vector<UntriedLever> not_applicable;  // with the reason
   /// No cheaper set of up to `most_levers` that helped fits: each was run, or a larger one was.
   bool is_complete = false;
   /// The steps after which sets were ended: all later steps of the program as it is are alike.
   std::optional<int64_t> steps_of_sets;
   size_t most_levers = 0;
+  bool by_time = false;
   bool was_interrupted = false;
   size_t left_out = 0;  // sets that were to be run when it was interrupted
 
-  /// Returns the cheapest set that fits, or null.
+  /// Returns the cheapest set that fits, or the fastest if `by_time`; or null.
   const VariantResult* best() const;
+  /// Returns the best set if there is a reason to use it: the program does not fit as it is, or is
+  /// slower by more than what predictions were shown to tell apart. Else null.
+  const VariantResult* advised() const;
+  /// Returns the time in which a program trains on as much as the program as it is does in a step,
+  /// or nothing if no time was predicted.
+  std::optional<double> comparable_seconds(const VariantResult& result) const;
 };
 
 /// Returns what a set of levers costs, to compare it with others.

@@ -39,6 +39,12 @@ std::vector<Lever> parse_wanted(std::string_view text) {
   return wanted;
 }
 
+bool parse_by_time(const std::string& text) {
+  if (text.empty() || text == "cost" || text == "time") return text == "time";
+  throw std::invalid_argument(
+      fmt::format("--by {}: give time, for the fastest set that fits, or cost", text));
+}
+
 /// Throws std::invalid_argument if a lever that is to be tried contradicts a flag.
 void check_wanted(const AdviseOptions& options) {
   for (const Lever& lever : options.wanted) {
@@ -53,18 +59,21 @@ void check_wanted(const AdviseOptions& options) {
 AdviseOptions parse_advise_options(const std::vector<std::string>& arguments) {
   AdviseOptions options;
   CLI::App app;
-  std::string fit, wanted;
+  std::string fit, wanted, by;
   app.set_help_flag();
   app.add_flag("--help,-h", options.help);
   app.add_flag("--json", options.prints_json);
   app.add_option("--fit", fit);
   app.add_option("--levers", wanted);
   app.add_option("--most", options.most_levers)->check(CLI::PositiveNumber);
+  app.add_option("--by", by);
   const std::vector<std::string> others = parse_own_flags(app, arguments);
   if (options.help) return options;
   options.record = parse_simulated("advise", others);
   options.fit_bytes = parse_fit(fit, options.record.device);
   options.wanted = parse_wanted(wanted);
+  options.by_time = parse_by_time(by);
+  if (options.by_time) options.record.traces_work = true;
   check_wanted(options);
   return options;
 }
@@ -81,6 +90,9 @@ std::string advise_help() {
          "                     l4; default: that of the device\n"
          "  --levers LEVERS    try only these, such as recompute,optimizer=8bit\n"
          "  --most N           levers in one set; default: 3\n"
+         "  --time             also predict how long a step takes, as it is and with each set\n"
+         "  --by time          the best set is the fastest that fits, by that prediction, among\n"
+         "                     those that were run; default: cost, the cheapest\n"
          "  --json             print JSON\n"
          "  --out DIR          where to put the recording of each run; default: "
          "runs/SCRIPT-TIME\n\n"

@@ -9,6 +9,7 @@
 #include "base/strict_json.h"
 #include "base/units.h"
 #include "profiler/record/search/advise.h"
+#include "profiler/record/search/run_doubts.h"
 
 namespace shardlens::profiler {
 
@@ -57,19 +58,26 @@ std::string costs_text(const RecordOptions& options) {
   return text;
 }
 
+/// Returns the columns of time for a row or for the head; "" if times are not predicted.
+std::string time_columns(const Findings& advice, const std::string& time, const std::string& rate) {
+  return advice.base.time ? fmt::format(" {:>15} {:>16}", time, rate) : std::string();
+}
+
 std::string row_of(const Findings& advice, const VariantResult& result) {
   std::string name =
       result.options.levers.empty() ? "as it is" : levers_text(result.options.levers);
   if (result.has_retries) name += ", with retries of the allocator";
   if (result.outcome != VariantOutcome::measured) {
     const std::string_view failed = result.outcome == VariantOutcome::failed ? "failed, " : "";
-    return fmt::format("  {:<6} {:<47}  {}: {}{}\n", "-", "", name, failed, result_text(result));
+    return fmt::format("  {:<6} {:<47}{}  {}: {}{}\n", "-", "", time_columns(advice, "", ""), name,
+                       failed, result_text(result));
   }
   const int64_t change = result.device_bytes() - advice.base.device_bytes();
   return fmt::format(
-      "  {:<6} {:>11} {:>11} {:>11} {:>11}  {}\n", result.fits(advice.fit_bytes) ? "fits" : "no",
+      "  {:<6} {:>11} {:>11} {:>11} {:>11}{}  {}\n", result.fits(advice.fit_bytes) ? "fits" : "no",
       bytes_text(result.device_bytes()), &result == &advice.base ? "" : signed_bytes(change),
-      bytes_text(result.allocated_bytes), bytes_text(result.reserved_bytes), name);
+      bytes_text(result.allocated_bytes), bytes_text(result.reserved_bytes),
+      time_columns(advice, time_text(result.time), rate_text(result.time)), name);
 }
 
 /// Returns the places where a variant's levers acted, with the code to write there.
@@ -86,6 +94,16 @@ std::string places_of(const VariantResult& result) {
   return text;
 }
 
+/// Says which set is fastest, of a program that fits as it is; "" unless that was asked for.
+std::string faster_text(const Findings& advice) {
+  if (!advice.by_time) return {};
+  const VariantResult* const set = advice.advised();
+  if (set == nullptr) return "  no set that was tried is clearly faster and fits\n";
+  const double part = *advice.comparable_seconds(*set) / *advice.comparable_seconds(advice.base);
+  return fmt::format("  with {} it is faster: {:.0f} % of the time for as much data\n",
+                     levers_text(set->options.levers), 100 * part);
+}
+
 std::string verdict_of(const Findings& advice) {
   const VariantResult* const best = advice.best();
   if (advice.base.outcome != VariantOutcome::measured) {
@@ -97,13 +115,27 @@ std::string verdict_of(const Findings& advice) {
   const auto fits = [](const VariantResult& result) {
     return result.has_retries ? ": fits only with retries of the allocator\n" : ": fits\n";
   };
-  if (advice.base.fits(advice.fit_bytes)) return as_it_is + fits(advice.base);
+  if (advice.base.fits(advice.fit_bytes)) {
+    return as_it_is + fits(advice.base) + faster_text(advice);
+  }
   if (best == nullptr) {
     return fmt::format("{}: does not fit, nor does a set of levers that was tried\n", as_it_is);
   }
   return fmt::format("{}: does not fit; with {} it takes {}{}", as_it_is,
                      levers_text(best->options.levers), bytes_text(best->device_bytes()),
                      fits(*best));
+}
+
+std::string times_text(const Findings& advice) {
+  std::vector<std::optional<PredictedTime>> times = {advice.base.time};
+  std::vector<DoubtedRun> doubted = {{.name = "as it is", .doubts = time_doubts(advice.base.time)}};
+  for (const VariantResult& result : advice.tried) {
+    if (!result.time) continue;
+    times.push_back(result.time);
+    doubted.push_back(
+        {.name = levers_text(result.options.levers), .doubts = time_doubts(result.time)});
+  }
+  return times_basis_text(times) + doubts_text(doubted);
 }
 
 std::string doubts_of(const Findings& advice) {
@@ -114,9 +146,13 @@ std::string doubts_of(const Findings& advice) {
   }
   if (advice.steps_of_sets && !advice.tried.empty()) {
     text += fmt::format(
-        "  sets were ended after {} steps, from where those of the program as it is are alike; the "
-        "best ran to its end\n",
-        *advice.steps_of_sets);
+        "  sets were ended after {} steps, from where those of the program as it is are alike{}\n",
+        *advice.steps_of_sets, advice.advised() == nullptr ? "" : "; the best ran to its end");
+  }
+  if (advice.by_time && advice.best() != nullptr) {
+    text +=
+        "  the first that fits is the fastest of those that were run; others may be faster: "
+        "--levers and --most say which are\n";
   }
   if (advice.best() != nullptr && has_goal && advice.is_complete) {
     text += fmt::format(
@@ -160,6 +196,7 @@ Json json_of(const Findings& advice, const VariantResult& result) {
   } else {
     json["why"] = result.why;
   }
+  json["time"] = predicted_time_json(result.time);
   json["costs"] = costs_text(result.options);
   json["edits"] = places;
   json["command"] = command_of(result.options, result.limit_bytes(advice.fit_bytes));
@@ -171,12 +208,12 @@ Json json_of(const Findings& advice, const VariantResult& result) {
 std::string findings_text(const AdviseOptions& options, const Findings& advice) {
   std::string text = verdict_of(advice) + doubts_of(advice);
   if (advice.base.outcome != VariantOutcome::measured) return text;
-  text += fmt::format("\n  {:<6} {:>11} {:>11} {:>11} {:>11}  {}\n", "", "takes", "change",
-                      "allocated", "reserved", "with");
+  text += fmt::format("\n  {:<6} {:>11} {:>11} {:>11} {:>11}{}  {}\n", "", "takes", "change",
+                      "allocated", "reserved", time_columns(advice, "a step", "a second"), "with");
   text += row_of(advice, advice.base);
   for (const VariantResult& result : advice.tried) text += row_of(advice, result);
-  const VariantResult* const best = advice.best();
-  if (best != nullptr && !advice.base.fits(advice.fit_bytes)) {
+  text += times_text(advice);
+  if (const VariantResult* const best = advice.advised()) {
     text += "\nto write\n" + places_of(*best) + "\nagain\n  " +
             command_of(best->options, best->limit_bytes(advice.fit_bytes)) + "\n";
   }
@@ -193,6 +230,7 @@ std::string findings_json(const AdviseOptions& options, const Findings& advice) 
   for (const UntriedLever& one : advice.not_applicable) {
     json["not_tried"].push_back({{"lever", lever_text(one.lever)}, {"why", one.why}});
   }
+  json["by"] = advice.by_time ? "time" : "cost";
   json["is_complete"] = advice.is_complete;
   json["most_levers"] = advice.most_levers;
   json["steps_of_sets"] = advice.steps_of_sets ? Json(*advice.steps_of_sets) : Json();

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <utility>
 
 #include "base/strict_json.h"
 #include "base/units.h"
@@ -26,15 +27,65 @@ std::string run_row(const std::string& values, const VariantResult& result) {
         result.outcome == VariantOutcome::out_of_memory ? "" : ": " + result.why;
     return fmt::format("  {:<28} {}{}\n", values, word, why);
   }
-  return fmt::format("  {:<28} {:<12} {:>11} {:>11} {:>11}\n", values, word,
+  std::string times = result.time ? fmt::format(" {:>15}", time_text(result.time)) : "";
+  const std::string rate = rate_text(result.time);
+  if (!rate.empty()) times += fmt::format(" {:>16}", rate);
+  return fmt::format("  {:<28} {:<12} {:>11} {:>11} {:>11}{}\n", values, word,
                      bytes_text(result.device_bytes()), bytes_text(result.allocated_bytes),
-                     bytes_text(result.reserved_bytes));
+                     bytes_text(result.reserved_bytes), times);
 }
 
-std::string run_head() {
-  return fmt::format("  {:<28} {:<12} {:>11} {:>11} {:>11}\n", "", "", "takes", "allocated",
-                     "reserved");
+std::string run_head(const RecordOptions& options) {
+  const std::string times =
+      options.traces_work ? fmt::format(" {:>15} {:>16}", "a step", "a second") : "";
+  return fmt::format("  {:<28} {:<12} {:>11} {:>11} {:>11}{}\n", "", "", "takes", "allocated",
+                     "reserved", times);
 }
+
+using Times = std::vector<std::optional<PredictedTime>>;
+
+/// Names the run that trains on most in a second; "" if fewer than two have a rate, or one that has
+/// a time has no rate.
+std::string fastest_text(const std::vector<DoubtedRun>& runs, const Times& times) {
+  for (double PredictedTime::*rate :
+       {&PredictedTime::tokens_a_second, &PredictedTime::samples_a_second}) {
+    const auto rate_of = [rate](const std::optional<PredictedTime>& time) {
+      return time && time->is_known() ? *time.*rate : -1;  // -1: it has no time
+    };
+    const bool is_known = std::ranges::all_of(times, [&](auto& one) { return rate_of(one) != 0; });
+    const auto rates = std::ranges::count_if(times, [&](auto& one) { return rate_of(one) > 0; });
+    if (!is_known || rates < 2) continue;
+    const auto best = std::ranges::max_element(times, {}, rate_of);
+    return fmt::format("  most a second: {}, {}\n",
+                       runs[static_cast<size_t>(best - times.begin())].name, rate_text(*best));
+  }
+  return {};
+}
+
+/// The rows of a table and what is said below them.
+class RunTable {
+ public:
+  explicit RunTable(const RecordOptions& options) : text_(run_head(options)) {}
+
+  void add(const std::vector<PlacedValue>& values, const VariantResult& result) {
+    const std::string name = values_text(values);
+    text_ += run_row(name, result);
+    std::vector<std::string> doubts = result.doubts;
+    for (std::string& doubt : time_doubts(result.time)) doubts.push_back(std::move(doubt));
+    doubted_.push_back({.name = name, .doubts = std::move(doubts)});
+    times_.push_back(result.time);
+  }
+
+  std::string text() const {
+    return text_ + fastest_text(doubted_, times_) + times_basis_text(times_) +
+           doubts_text(doubted_);
+  }
+
+ private:
+  std::string text_;
+  std::vector<DoubtedRun> doubted_;
+  Times times_;
+};
 
 Json run_json(const std::vector<PlacedValue>& values, const VariantResult& result) {
   constexpr std::array kNames = {"measured", "out_of_memory", "failed", "idle"};
@@ -47,6 +98,7 @@ Json run_json(const std::vector<PlacedValue>& values, const VariantResult& resul
     json["device_bytes"] = result.device_bytes();
     json["allocated_bytes"] = result.allocated_bytes;
     json["reserved_bytes"] = result.reserved_bytes;
+    json["time"] = predicted_time_json(result.time);
   } else {
     json["why"] = result.why;
   }
@@ -173,6 +225,7 @@ std::string solve_help() {
              "  --device D         the simulated GPU, such as null:h100\n"
              "  --from N           the smallest number; default: 1\n"
              "  --most N           the largest number; default: 1048576\n"
+             "  --time             also predict how long a step takes with each\n"
              "  --json             print JSON\n"
              "  --out DIR          where to put the recording of each run; default: "
              "runs/SCRIPT-TIME\n\n") +
@@ -192,6 +245,7 @@ std::string sweep_help() {
              "  --part I/N         run only every Nth combination, from the Ith on: for array "
              "jobs\n"
              "  --device D         the simulated GPU, such as null:h100\n"
+             "  --time             also predict how long a step takes with each\n"
              "  --json             print JSON\n"
              "  --out DIR          where to put the recording of each run; default: "
              "runs/SCRIPT-TIME\n\n") +
@@ -214,14 +268,9 @@ std::string solution_text(const SolveOptions& options, const Solution& solution)
       text += fmt::format("  {}={} fits\n", options.name, *solution.largest);
     }
   }
-  text += "\n" + run_head();
-  std::vector<DoubtedRun> doubted;
-  for (const SolvedRun& run : solution.runs) {
-    const std::string values = values_text({{options.name, run.value}});
-    text += run_row(values, run.result);
-    doubted.push_back({.name = values, .doubts = run.result.doubts});
-  }
-  return text + doubts_text(doubted) +
+  RunTable table(options.record);
+  for (const SolvedRun& run : solution.runs) table.add({{options.name, run.value}}, run.result);
+  return text + "\n" + table.text() +
          fmt::format("\nnext\n  shardlens view {}: see all runs side by side\n",
                      options.record.out);
 }
@@ -245,15 +294,10 @@ std::string solution_json(const SolveOptions& options, const Solution& solution)
 }
 
 std::string sweep_text(const SweepOptions& options, const std::vector<SweptRun>& runs) {
-  std::string text = run_head();
-  std::vector<DoubtedRun> doubted;
-  for (const SweptRun& run : runs) {
-    text += run_row(values_text(run.values), run.result);
-    doubted.push_back({.name = values_text(run.values), .doubts = run.result.doubts});
-  }
-  return text + doubts_text(doubted) +
-         fmt::format("\nnext\n  shardlens view {}: see all runs side by side\n",
-                     options.record.out);
+  RunTable table(options.record);
+  for (const SweptRun& run : runs) table.add(run.values, run.result);
+  return table.text() + fmt::format("\nnext\n  shardlens view {}: see all runs side by side\n",
+                                    options.record.out);
 }
 
 std::string sweep_json(const SweepOptions& options, const std::vector<SweptRun>& runs) {

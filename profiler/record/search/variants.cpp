@@ -70,8 +70,26 @@ VariantOutcome outcome_of(const std::vector<JudgedRank>& ranks, const RecordedRu
   return is_whole ? VariantOutcome::measured : VariantOutcome::failed;
 }
 
+/// Returns the time of the slowest rank: the others wait for it. A rank without one leaves none.
+std::optional<PredictedTime> time_of(const RecordedRun& run, const PredictTime& predict) {
+  std::optional<PredictedTime> slowest;
+  for (const auto& recording : run.recordings) {
+    PredictedTime time = predict(recording.string());
+    if (!time.is_known()) return time;
+    if (!slowest || time.seconds > slowest->seconds) slowest = std::move(time);
+  }
+  return slowest;
+}
+
+/// Returns how many variants run at once. Where the host's own time is measured, others would
+/// disturb it: two threads of one core share its units.
+int jobs_beside(const RecordOptions& options, int64_t host_bytes) {
+  const int jobs = jobs_for(host_bytes);
+  return options.traces_work ? std::max(1, jobs / 2) : jobs;
+}
+
 VariantResult result_of(const RecordOptions& options, const RecordedRun& run,
-                        const ReplayRun& replay) {
+                        const ReplayRun& replay, const PredictTime& predict) {
   const std::vector<JudgedRank> ranks = judge(options, run, replay);
   VariantResult result{.options = options, .outcome = outcome_of(ranks, run)};
   result.exit_code = run.end.exit_code;
@@ -91,7 +109,10 @@ VariantResult result_of(const RecordOptions& options, const RecordedRun& run,
     result.bands = rank.report.bands;
     result.doubts = rank.verdict.doubts;
   }
-  if (result.outcome == VariantOutcome::measured) result.why.clear();
+  if (result.outcome == VariantOutcome::measured) {
+    result.why.clear();
+    if (options.traces_work && predict) result.time = time_of(run, predict);
+  }
   if (result.outcome == VariantOutcome::failed) {
     result.why = failure_text(run.accounts, run.end).value_or(result.why);
   }
@@ -118,11 +139,13 @@ std::string result_text(const VariantResult& result) {
                      bytes_text(result.reserved_bytes));
 }
 
-VariantRunner::VariantRunner(std::string command, const RecordOptions& options, ReplayRun replay)
+VariantRunner::VariantRunner(std::string command, const RecordOptions& options, ReplayRun replay,
+                             PredictTime predict)
     : command_(std::move(command)),
       program_(find_python(options.command)),
       files_(recorder_for(program_, support_folder("record"), CudaProvider::null_device)),
-      replay_(std::move(replay)) {
+      replay_(std::move(replay)),
+      predict_(std::move(predict)) {
   if (files_.doubt) fmt::print(stderr, "shardlens {}: {}\n", command_, *files_.doubt);
 }
 
@@ -172,7 +195,7 @@ bool VariantRunner::run_part(const std::vector<RecordOptions>& part, const Progr
   return run_programs(part, program_, files_, jobs_, warm_.get(),
                       [&](const RecordOptions& one, const RecordedRun& run) {
                         note_imports(one, run);
-                        jobs_ = jobs_for(run.host_bytes);
+                        jobs_ = jobs_beside(one, run.host_bytes);
                         ended(one, run);
                       });
 }
@@ -184,7 +207,7 @@ std::vector<VariantResult> VariantRunner::run(const std::vector<RecordOptions>& 
   std::vector<VariantResult> results;
   auto before = Clock::now();
   const auto ended = [&](const RecordOptions& one, const RecordedRun& run) {
-    const VariantResult result = result_of(one, run, replay_);
+    const VariantResult result = result_of(one, run, replay_, predict_);
     const auto now = Clock::now();
     const auto at = std::ranges::find(all, one.out, &RecordOptions::out) - all.begin();
     say_progress(names[static_cast<size_t>(at)], result,

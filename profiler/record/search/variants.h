@@ -12,6 +12,7 @@
 #include "profiler/record/accounts.h"
 #include "profiler/record/judged_rank.h"
 #include "profiler/record/levers/lever_sites.h"
+#include "profiler/record/predicted_time.h"
 #include "profiler/record/python_program.h"
 #include "profiler/record/record_options.h"
 #include "profiler/record/recorded_run.h"
@@ -38,9 +39,10 @@ struct VariantResult {
   int64_t steps = 0;                // of training
   /// The steps after which all others are alike and no peak comes; nothing: it ended before.
   std::optional<int64_t> settled_steps = {};
-  std::string why = {};                  // how it ended, if not measured
-  std::optional<PeakBands> bands = {};   // of its peaks; nothing: not asked, or unknown
-  std::vector<std::string> doubts = {};  // about whether it fits, as `shardlens record` has them
+  std::string why = {};                    // how it ended, if not measured
+  std::optional<PeakBands> bands = {};     // of its peaks; nothing: not asked, or unknown
+  std::vector<std::string> doubts = {};    // about whether it fits, as `shardlens record` has them
+  std::optional<PredictedTime> time = {};  // of a step; nothing: not asked, or not measured
   int exit_code = 0;
   int64_t host_bytes = 0;
   bool was_forked = false;  // from a process that had imported what the program imports
@@ -63,9 +65,10 @@ std::string result_text(const VariantResult& result);
 class VariantRunner {
  public:
   /// Finds the program's Python and the recorder for it. `command` names the command of ours in
-  /// lines on stderr. `replay` finds what other addresses would lead to. Throws as
-  /// find_python() and recorder_for() do.
-  VariantRunner(std::string command, const RecordOptions& options, ReplayRun replay);
+  /// lines on stderr. `replay` finds what other addresses would lead to, `predict` how long a step
+  /// takes, if the work of variants is traced. Throws as find_python() and recorder_for() do.
+  VariantRunner(std::string command, const RecordOptions& options, ReplayRun replay,
+                PredictTime predict = {});
 
   /// Returns the results in the order of `all`, without those that an interrupt left out. `names`
   /// names them in lines on stderr.
@@ -85,6 +88,7 @@ class VariantRunner {
   PythonProgram program_;
   RecordFiles files_;
   ReplayRun replay_;
+  PredictTime predict_;
   std::unique_ptr<WarmPython> warm_;
   std::string
       imports_;  // what the last variant has told of its imports; "": it is not safe to fork

@@ -2,9 +2,11 @@
 // largest value, against brute force.
 
 #include <algorithm>
+#include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
 #include <set>
@@ -23,6 +25,7 @@ namespace shardlens::profiler {
 
 namespace {
 
+using Catch::Approx;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::MessageMatches;
 
@@ -58,6 +61,7 @@ constexpr double kWhole = 1e6;
 /// A program that takes kWhole bytes, and with each lever a certain part of what it takes without.
 struct ModelProgram {
   std::vector<std::pair<Lever, double>> shares;
+  std::vector<double> times = {};  // by lever: what a step takes, as a part of what it took before
 
   std::vector<Lever> levers() const {
     std::vector<Lever> all;
@@ -73,6 +77,15 @@ struct ModelProgram {
     return static_cast<int64_t>(bytes);
   }
 
+  /// The seconds of a step, which is one of a second without levers; 0 if there are no times.
+  double seconds_with(const std::vector<Lever>& levers) const {
+    double seconds = times.empty() ? 0 : 1;
+    for (size_t i = 0; i < times.size(); ++i) {
+      if (std::ranges::find(levers, shares[i].first) != levers.end()) seconds *= times[i];
+    }
+    return seconds;
+  }
+
   /// Runs as on an allocator that reserves a tenth more than is used where there is room.
   VariantResult run(const RecordOptions& options) const {
     VariantResult result{.options = options, .outcome = VariantOutcome::measured};
@@ -85,6 +98,7 @@ struct ModelProgram {
     const int64_t wanted = result.allocated_bytes / 10 * 11;
     result.has_retries = wanted > capacity;
     result.reserved_bytes = std::min(wanted, capacity);
+    result.time = PredictedTime{.seconds = seconds_with(options.levers)};
     for (const auto& [lever, share] : shares) {
       result.accounts.told.push_back(told("lever", R"({"lever": ")" + lever.name + R"("})"));
     }
@@ -103,10 +117,9 @@ ModelProgram random_program(std::mt19937& random) {
   return program;
 }
 
-/// Returns the least cost of the sets of up to three levers that fit.
-int cheapest_of(const ModelProgram& program, int64_t fit_bytes) {
-  const std::vector<Lever> all = program.levers();
-  int cheapest = kNothingFits;
+/// Returns the sets of up to three levers that do not contradict each other.
+std::vector<std::vector<Lever>> sets_of(const std::vector<Lever>& all) {
+  std::vector<std::vector<Lever>> sets;
   for (unsigned bits = 0; bits < 1U << all.size(); ++bits) {
     std::vector<Lever> set;
     for (size_t i = 0; i < all.size(); ++i) {
@@ -115,7 +128,15 @@ int cheapest_of(const ModelProgram& program, int64_t fit_bytes) {
     const bool agrees = std::ranges::all_of(set, [&](const Lever& one) {
       return std::ranges::count_if(set, [&](auto& other) { return contradict(one, other); }) == 1;
     });
-    if (!agrees || set.size() > 3) continue;
+    if (agrees && set.size() <= 3) sets.push_back(set);
+  }
+  return sets;
+}
+
+/// Returns the least cost of the sets of up to three levers that fit.
+int cheapest_of(const ModelProgram& program, int64_t fit_bytes) {
+  int cheapest = kNothingFits;
+  for (const std::vector<Lever>& set : sets_of(program.levers())) {
     RecordOptions options;
     options.levers = set;
     options.device.capacity_bytes = fit_bytes;
@@ -283,6 +304,77 @@ TEST_CASE("advise finds the cheapest set that brute force finds") {
     CHECK(best->options.device.capacity_bytes == options.fit_bytes);
     CHECK(found.is_complete);
   }
+}
+
+TEST_CASE("advise by time finds the fastest set that brute force finds") {
+  const unsigned seed = std::random_device{}();
+  INFO("seed " << seed);
+  std::mt19937 random(seed);
+  const tests::TemporaryFolder folder;
+  for (int i = 0; i < 60; ++i) {
+    ModelProgram program = random_program(random);
+    for (size_t lever = 0; lever < program.shares.size(); ++lever) {
+      program.times.push_back(std::uniform_real_distribution<double>(0.7, 1.3)(random));
+    }
+    AdviseOptions options{.fit_bytes = static_cast<int64_t>(2 * kWhole), .by_time = true};
+    options.record.out = folder.path();
+    options.record.device.gpu = "h100";
+    options.record.traces_work = true;
+    options.wanted = program.levers();
+    const auto run = [&](const std::vector<RecordOptions>& all, const std::vector<std::string>&) {
+      std::vector<VariantResult> results;
+      for (const RecordOptions& one : all) results.push_back(program.run(one));
+      return results;
+    };
+    const Findings found = advise(options, run, [] { return 2; });
+    // A lever counts that makes the program faster by more than predictions can tell apart.
+    std::vector<Lever> faster = program.levers();
+    std::erase_if(faster, [&](const Lever& one) { return program.seconds_with({one}) >= 0.95; });
+    double least = 1;
+    for (const auto& set : sets_of(faster)) least = std::min(least, program.seconds_with(set));
+    const VariantResult* const best = found.advised();
+    CHECK((best == nullptr) == faster.empty());
+    if (best == nullptr) continue;
+    CHECK(best->time->seconds == Approx(least));
+    CHECK(best == &found.tried.front());
+  }
+}
+
+TEST_CASE("times are compared for as much data, and a set without one is never the fastest") {
+  Findings findings{.fit_bytes = 100, .by_time = true};
+  const auto add = [&](const std::string& levers, std::optional<PredictedTime> time) {
+    VariantResult result{
+        .options = {}, .outcome = VariantOutcome::measured, .time = std::move(time)};
+    result.options.levers = parse_levers(levers);
+    result.options.device.gpu = "h100";
+    findings.tried.push_back(result);
+  };
+  findings.base.outcome = VariantOutcome::measured;
+  findings.base.options.device.gpu = "h100";
+  findings.base.time = PredictedTime{.seconds = 2, .tokens_a_second = 1000};
+  add("sequence=512", PredictedTime{.seconds = 1, .tokens_a_second = 900});
+  add("optimizer=fused", PredictedTime{.seconds = 1.5, .tokens_a_second = 1333});
+  add("recompute", PredictedTime{.why = "the trace is damaged"});
+  add("autocast=bf16", std::nullopt);
+  REQUIRE(findings.advised());
+  CHECK(findings.advised()->options.levers == parse_levers("optimizer=fused"));
+  CHECK(findings.comparable_seconds(findings.tried[0]) == Approx(2 * 1000 / 900.0));
+  CHECK_FALSE(findings.comparable_seconds(findings.tried[2]));
+  findings.by_time = false;
+  CHECK_FALSE(findings.advised());
+
+  const std::string text = findings_text({}, findings);
+  CHECK_THAT(text, ContainsSubstring("900 tokens"));
+  CHECK_THAT(text, ContainsSubstring("no step time: the trace is damaged (recompute=full)"));
+  const auto json = nlohmann::json::parse(findings_json({}, findings));
+  CHECK(json["as_it_is"]["time"]["seconds"] == 2);
+  CHECK(json["tried"][2]["time"]["why"] == "the trace is damaged");
+  CHECK(json["tried"][2]["time"]["seconds"].is_null());
+  CHECK(json["tried"][3]["time"].is_null());
+  CHECK_THROWS_MATCHES(parse_advise_options({"--device", "null:h100", "--by", "price", "--", "x"}),
+                       std::invalid_argument, MessageMatches(ContainsSubstring("--by price")));
+  CHECK(parse_advise_options({"--device", "null:h100", "--by", "time", "--", "x"})
+            .record.traces_work);
 }
 
 TEST_CASE("solve says that a program ignores its number, or fails") {

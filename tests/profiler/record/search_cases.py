@@ -99,6 +99,34 @@ def check_early(folder):
     expect(len(steps) >= 12, steps)
 
 
+def check_timed(folder):
+    """Times are those that `profile time` finds in the kept recordings; a lever takes as long as the
+    program edited by hand; and what fits is in the order of its time."""
+    found = searched(0, "advise", folder, "--by", "time", "--levers", "optimizer=fused,recompute=full",
+                     "--", PYTHON, SCRIPT, flags=("--device", "null:h100"))
+    expect(found["by"] == "time" and found["as_it_is"]["time"]["basis"] == "cold", found)
+    times = {}
+    for run in [found["as_it_is"], *found["tried"]]:
+        done = shardlens("profile", "time", run["run"], "--json")
+        alone = json.loads(done.stdout)
+        expect(abs(alone["seconds"] / run["time"]["seconds"] - 1) < 1e-6, [alone, run])
+        expect(run["time"]["low_seconds"] < alone["seconds"] < run["time"]["high_seconds"], run)
+        times[",".join(run["levers"])] = alone["seconds"]
+    expect(list(times)[1:] == sorted(list(times)[1:], key=times.get), times)
+    expect(times["optimizer=fused"] < times[""] < times["recompute=full"], times)
+    edited = pathlib.Path(folder) / "edited.py"
+    edited.write_text(SCRIPT.read_text().replace("(model.parameters())",
+                                                 "(model.parameters(), fused=True)"))
+    run = Recorded(folder, PYTHON, edited, flags=["--device", "null:h100", "--time"]).expect(0)
+    by_hand = json.loads(shardlens("profile", "time", run.out, "--json").stdout)["seconds"]
+    expect(abs(by_hand / times["optimizer=fused"] - 1) < 0.05, [by_hand, times])
+    swept = searched(0, "sweep", folder, "--time", "--values", "batch=2048,4096", "--", PYTHON, SCRIPT,
+                     "--batch", "{batch}", flags=("--device", "null:l4"))
+    half, whole = (one["time"] for one in swept["runs"])
+    expect(1.3 < whole["seconds"] / half["seconds"] < 2, swept)
+    expect(any("no step that others measured" in doubt for doubt in half["doubts"]), half)
+
+
 # Parts of a report that differ between two runs of one program, such as times and samples of the host.
 _OWN = ("source", "command", "time", "host", "counters", "events")
 
@@ -186,7 +214,7 @@ def check_placeholders(folder):
 
 QUICK = [check_placeholders, check_no_python, check_failing]
 LONG = [*QUICK, check_ignored, check_never, check_solved, check_advised, check_broken, check_early, check_forked,
-        check_unforkable]
+        check_unforkable, check_timed]
 
 
 def main():

@@ -1,0 +1,44 @@
+// How long a step of a recorded program is expected to take, as the commands that run programs say
+// it. The planner predicts it from the recording's trace of work; this room does not know how.
+#pragma once
+
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace shardlens::profiler {
+
+struct PredictedTime {
+  double seconds = 0;           // of a step; 0: it cannot be predicted
+  std::string text = {};        // "63.0 ms +-23 %"
+  double error = 0;             // a part of `seconds`: nine of ten are expected within it
+  double tokens_a_second = 0;   // of the rank; 0: not known
+  double samples_a_second = 0;  // the same
+  std::string basis = {};       // "cold", "calibrated"
+  std::string why = {};         // it cannot be predicted
+  std::vector<std::string> doubts = {};
+
+  bool is_known() const { return seconds > 0; }
+};
+
+/// Predicts the time of a recording. It does not throw: `why` says what is wrong.
+using PredictTime = std::function<PredictedTime(const std::string& recording)>;
+
+/// Returns the time's text; "-" if there is none.
+std::string time_text(const std::optional<PredictedTime>& time);
+
+/// Returns "8120 tokens", or "12.3 samples"; "" if neither is known.
+std::string rate_text(const std::optional<PredictedTime>& time);
+
+/// Returns what is in doubt about the time, or why there is none, each as a doubt about a run.
+std::vector<std::string> time_doubts(const std::optional<PredictedTime>& time);
+
+/// Returns the line that says what the times of several runs rest on, "" if none has a time.
+std::string times_basis_text(const std::vector<std::optional<PredictedTime>>& times);
+
+/// Returns null if the time was not asked for.
+nlohmann::ordered_json predicted_time_json(const std::optional<PredictedTime>& time);
+
+}  // namespace shardlens::profiler
