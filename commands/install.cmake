@@ -7,9 +7,9 @@ set(home lib/shardlens)
 # (make wheel), where `portable` replaces `linked`: programs that find LibTorch when they start
 # (installation.h).
 set(tools shardlens shardlens-plan shardlens-profile shardlens-gate shardlens-view
-          shardlens-checkpoint shardlens-doctor)
+          shardlens-calibrate shardlens-checkpoint shardlens-doctor)
 install(TARGETS ${tools} RUNTIME DESTINATION bin COMPONENT tools)
-install(FILES planner/pytorch/train.py DESTINATION ${home}/plan COMPONENT tools)
+install(FILES planner/pytorch/train.py planner/time/calibrate.py DESTINATION ${home}/plan COMPONENT tools)
 add_custom_target(programs DEPENDS ${tools})
 if(NOT SHARDLENS_LIBTORCH)
   return()

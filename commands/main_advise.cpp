@@ -18,7 +18,7 @@ int exit_code_of(const Findings& advice) {
 }
 
 int run(const AdviseOptions& options) {
-  VariantRunner runner("advise", options.record, replays_of, predicted_time_of);
+  VariantRunner runner("advise", options.record, replays_of, times_with(options.record));
   const Findings advice = advise(options, runner);
   print_output(options.prints_json ? findings_json(options, advice)
                                    : findings_text(options, advice));

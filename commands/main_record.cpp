@@ -56,7 +56,7 @@ std::string unrecorded_text(const RecordedRun& run, const std::vector<RecordVerd
 std::string step_time_text(const RecordOptions& options, const std::string& recording) {
   if (!options.traces_work) return {};
   try {
-    return "\n" + step_time_of(recording, {});
+    return "\n" + step_time_of(recording, {.calibration = options.calibration});
   } catch (const std::exception& error) {
     return fmt::format("\nstep time: {}\n", error.what());
   }
@@ -117,6 +117,7 @@ int record_ranks(const RecordOptions& options, const PythonProgram& program,
 }
 
 int record(const RecordOptions& options) {
+  if (!options.calibration.empty()) times_with(options);  // throws now, not after the program
   const PythonProgram program = find_python(options.command);
   const auto record = support_folder("record");
   const RecordFiles files = recorder_for(

@@ -31,6 +31,7 @@ constexpr std::array kCommands = {
     Command{"infer", "classify an image with a trained model"},
     Command{"doctor", "check what this machine has for training, and what is wrong with it"},
     Command{"check-gpu", "compare this machine's GPU with the simulated one of its kind"},
+    Command{"calibrate", "measure this machine's GPU, for step times that are not cold"},
     Command{"view", "open the desktop viewer; --screenshot and --report need no window"},
 };
 

@@ -18,7 +18,7 @@ int exit_code_of(const Solution& solution) {
 }
 
 int run(const SolveOptions& options) {
-  VariantRunner runner("solve", options.record, replays_of, predicted_time_of);
+  VariantRunner runner("solve", options.record, replays_of, times_with(options.record));
   const Solution solution = solve(options, runner);
   print_output(options.prints_json ? solution_json(options, solution)
                                    : solution_text(options, solution));

@@ -19,7 +19,7 @@ bool is_known(const SweptRun& run) {
 }
 
 int run(const SweepOptions& options) {
-  VariantRunner runner("sweep", options.record, replays_of, predicted_time_of);
+  VariantRunner runner("sweep", options.record, replays_of, times_with(options.record));
   const std::vector<SweptRun> runs = sweep(options, runner);
   print_output(options.prints_json ? sweep_json(options, runs) : sweep_text(options, runs));
   const bool is_whole = !runner.was_interrupted() && std::ranges::all_of(runs, is_known);

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <stdexcept>
 
 #include "base/device.h"
 #include "base/gpus.h"
 #include "base/strict_json.h"
+#include "planner/time/calibration.h"
 #include "planner/time/step_time.h"
 #include "planner/time/time_report.h"
 #include "profiler/file/reader.h"
@@ -27,6 +29,12 @@ const Gpu& gpu_of(const std::string& path, const profiler::Header& header) {
                   header.gpu.empty() ? header.device : header.gpu));
 }
 
+/// Returns nothing if no file is named.
+std::optional<planner::TimeCalibration> calibration_of(const std::string& path, const Gpu& gpu) {
+  if (path.empty()) return std::nullopt;
+  return planner::TimeCalibration::read(path, gpu);
+}
+
 /// A recording's trace of work, and the GPU whose time is asked for.
 struct TimedRecording {
   int32_t rank = 0;
@@ -43,7 +51,11 @@ TimedRecording timed(const std::string& path, const profiler::TimeRequest& reque
         "{}: has no trace of work, from which a step's time is predicted; record again with --time",
         path));
   }
-  return {header.rank, gpu, planner::step_time(trace, gpu, {.host = request.host})};
+  const std::optional<planner::TimeCalibration> calibration =
+      calibration_of(request.calibration, gpu);
+  const planner::StepTimeOptions options{.host = request.host,
+                                         .calibration = calibration ? &*calibration : nullptr};
+  return {header.rank, gpu, planner::step_time(trace, gpu, options)};
 }
 
 }  // namespace
@@ -56,16 +68,22 @@ std::string step_time_of(const std::string& path, const profiler::TimeRequest& r
   return json_text(json);
 }
 
-profiler::PredictedTime predicted_time_of(const std::string& path) {
+profiler::PredictTime times_with(const profiler::RecordOptions& options) {
+  const std::string calibration = options.calibration;
+  calibration_of(calibration, find_gpu(options.device.gpu));
+  return [calibration](const std::string& path) { return predicted_time_of(path, calibration); };
+}
+
+profiler::PredictedTime predicted_time_of(const std::string& path, const std::string& calibration) {
   try {
-    const planner::StepTime time = timed(path, {}).time;
+    const planner::StepTime time = timed(path, {.calibration = calibration}).time;
     if (time.seconds <= 0) return {.why = "the trace has no work of a GPU"};
     return {.seconds = time.seconds,
             .text = planner::time_with_band(time),
             .error = time.error,
             .tokens_a_second = time.batch.tokens / time.seconds,
             .samples_a_second = time.batch.samples / time.seconds,
-            .basis = "cold",
+            .basis = planner::basis_of(time),
             .doubts = time.doubts};
   } catch (const std::exception& error) {
     return {.why = error.what()};

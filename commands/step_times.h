@@ -6,6 +6,7 @@
 
 #include "profiler/commands/commands.h"
 #include "profiler/record/predicted_time.h"
+#include "profiler/record/record_options.h"
 
 namespace shardlens {
 
@@ -14,7 +15,12 @@ namespace shardlens {
 /// not known.
 std::string step_time_of(const std::string& path, const profiler::TimeRequest& request);
 
-/// Returns the step's time on the recorded GPU, or why it cannot be predicted.
-profiler::PredictedTime predicted_time_of(const std::string& path);
+/// Returns the step's time on the recorded GPU, with the times of a calibration if that is not
+/// empty, or why it cannot be predicted.
+profiler::PredictedTime predicted_time_of(const std::string& path, const std::string& calibration);
+
+/// Returns predicted_time_of() with the calibration that the options name. Throws
+/// std::invalid_argument if that cannot be used, before any program runs.
+profiler::PredictTime times_with(const profiler::RecordOptions& options);
 
 }  // namespace shardlens

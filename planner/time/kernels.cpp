@@ -42,19 +42,6 @@ double attention_tflops(const Gpu& gpu, const Attention& attention) {
   return reached.half_tflops * part * width;
 }
 
-double attention_seconds(const Gpu& gpu, const Attention& attention) {
-  const double blocks =
-      attention.batch * attention.heads * std::ceil(attention.queries / kAttentionTile);
-  const double waves = blocks / gpu.sm_count;
-  const double idle = std::ceil(waves) / std::max(waves, 1e-9);
-  // A block on the diagonal computes all of its tile, and blocks end at different times.
-  const double diagonal = attention.is_causal
-                              ? 1 + 4 * kAttentionTile / std::max(attention.queries, kAttentionTile)
-                              : 1;
-  const double seconds = attention.flops() / (attention_tflops(gpu, attention) * 1e12);
-  return kKernelFloor + seconds * std::min(diagonal, 2.0) * std::min(idle, 8.0);
-}
-
 double convolution_seconds(const Gpu& gpu, const Convolution& convolution) {
   const bool is_fp32 = convolution.type == NumberType::fp32;
   const profiler::Product product{.m = static_cast<int64_t>(convolution.columns),
@@ -75,6 +62,19 @@ double flops_of(const Convolution& sizes) {
 }
 
 }  // namespace
+
+double attention_seconds(const Gpu& gpu, const Attention& attention) {
+  const double blocks =
+      attention.batch * attention.heads * std::ceil(attention.queries / kAttentionTile);
+  const double waves = blocks / gpu.sm_count;
+  const double idle = std::ceil(waves) / std::max(waves, 1e-9);
+  // A block on the diagonal computes all of its tile, and blocks end at different times.
+  const double diagonal = attention.is_causal
+                              ? 1 + 4 * kAttentionTile / std::max(attention.queries, kAttentionTile)
+                              : 1;
+  const double seconds = attention.flops() / (attention_tflops(gpu, attention) * 1e12);
+  return kKernelFloor + seconds * std::min(diagonal, 2.0) * std::min(idle, 8.0);
+}
 
 double streaming_seconds(const Gpu& gpu, double bytes) {
   const auto l2 = static_cast<double>(gpu.l2_bytes);

@@ -45,6 +45,10 @@ Cost kernel_cost(const Gpu& gpu, const profiler::WorkTrace& trace, const profile
 /// Returns the seconds in which a kernel streams `bytes` through a GPU.
 double streaming_seconds(const Gpu& gpu, double bytes);
 
+struct Attention;
+/// Returns the seconds of one call of fused attention.
+double attention_seconds(const Gpu& gpu, const Attention& attention);
+
 /// Returns the seconds of a copy between a GPU and its host, or on a GPU.
 double copy_seconds(const Gpu& gpu, const profiler::Copy& copy);
 

@@ -7,6 +7,7 @@
 #include <span>
 #include <string_view>
 
+#include "planner/time/calibration.h"
 #include "planner/time/collectives.h"
 #include "planner/time/operators.h"
 #include "planner/time/products.h"
@@ -63,7 +64,10 @@ struct Errors {
   double host = 0.4;
 };
 
-Errors errors_on(const Gpu& gpu, bool has_measured_links) {
+/// The part of a cold error that is assumed to remain where the work itself was measured.
+constexpr double kRemains = 0.5;
+
+Errors errors_on(const Gpu& gpu, bool has_measured_links, const TimeCalibration* calibration) {
   Errors errors;
   const auto set = [&errors](WorkClass work_class, double error) {
     errors.by_class[static_cast<size_t>(work_class)] = error;
@@ -75,6 +79,10 @@ Errors errors_on(const Gpu& gpu, bool has_measured_links) {
   set(WorkClass::other_kernels, 0.7);
   set(WorkClass::collectives, has_measured_links ? 0.2 : 0.4);
   set(WorkClass::copies, 0.3);
+  for (size_t i = 0; calibration != nullptr && i < kWorkClasses; ++i) {
+    const auto measured = calibration->error_of(static_cast<WorkClass>(i));
+    if (measured) errors.by_class[i] = std::max(*measured, kRemains * errors.by_class[i]);
+  }
   return errors;
 }
 
@@ -195,6 +203,11 @@ class TaskBuilder {
   }
 
   Cost cost_of(const Work& work, double share) const {
+    const Cost cost = cold_cost_of(work, share);
+    return options_.calibration ? options_.calibration->corrected(trace_, work, cost) : cost;
+  }
+
+  Cost cold_cost_of(const Work& work, double share) const {
     switch (work.kind) {
       case WorkKind::product:
         return {product_seconds_in_step(gpu_, work.product), product_flops(work.product),
@@ -368,7 +381,7 @@ constexpr std::array<std::string_view, 7> kComparedGpus = {"a100-40", "a100-80",
                                                            "h200",    "rtx4090", "v100-16"};
 
 void add_doubts(const WorkTrace& trace, const Gpu& gpu, const Rounds& rounds, StepTime& result) {
-  if (!result.is_measured) {
+  if (!result.is_measured && !result.is_calibrated) {
     result.doubts.push_back("no product of matrices on " + std::string(gpu.display_name) +
                             " was checked: its times are scaled from another GPU");
   }
@@ -386,6 +399,24 @@ void add_doubts(const WorkTrace& trace, const Gpu& gpu, const Rounds& rounds, St
     result.doubts.push_back("kernels outside PyTorch's operators are guessed by their threads");
   }
   if (!trace.faults.empty()) result.doubts.push_back(trace.faults.front());
+}
+
+/// Says what a calibration leaves cold, and whether its own times can be trusted.
+void add_calibration_doubts(const TimeCalibration& calibration, StepTime& result) {
+  constexpr double kWorthALine = 0.05, kLargeSpread = 0.1;
+  for (size_t i = 0; i < kWorkClasses; ++i) {
+    const auto work_class = static_cast<WorkClass>(i);
+    const bool counts = result.by_class[i] > kWorthALine * result.seconds;
+    if (!counts || work_class == WorkClass::other_kernels || calibration.error_of(work_class)) {
+      continue;
+    }
+    result.doubts.push_back("the calibration has no " + std::string(to_string(work_class)));
+  }
+  if (calibration.spread() > kLargeSpread) {
+    result.doubts.push_back("the times of the calibration differ by " +
+                            std::to_string(std::lround(100 * calibration.spread())) +
+                            " % when repeated: something else used the GPU, or its clock changed");
+  }
 }
 
 }  // namespace
@@ -426,8 +457,11 @@ StepTime step_time(const WorkTrace& trace, const Gpu& gpu, const StepTimeOptions
   result.batch = throughput_of(trace, last.front(), last.back() + 1);
   result.peak_flops = peak_flops_of(trace, gpu, rounds);
   result.is_measured = has_measured_products(gpu);
-  result.error = error_of(result, errors_on(gpu, has_measured_links(trace, gpu)));
+  result.is_calibrated = options.calibration != nullptr;
+  result.error =
+      error_of(result, errors_on(gpu, has_measured_links(trace, gpu), options.calibration));
   add_doubts(trace, gpu, rounds, result);
+  if (options.calibration != nullptr) add_calibration_doubts(*options.calibration, result);
   return result;
 }
 

@@ -7,7 +7,7 @@
 //
 // [Note: error bands] Each class of work has an error that nine of ten measured cases stay within
 // (tests/planner/time). A step's band is the mean of them by the time that each class takes, as if
-// all erred the same way.
+// all erred the same way. A calibration has errors of its own (planner/time/calibration.h).
 #pragma once
 
 #include <array>
@@ -22,9 +22,12 @@
 
 namespace shardlens::planner {
 
+class TimeCalibration;
+
 struct StepTimeOptions {
   double host =
       1;  // the target host's time, as a multiple of the recording host's without recorder
+  const TimeCalibration* calibration = nullptr;  // of the GPU; null: the model's own times
 };
 
 struct StepTime {
@@ -44,6 +47,7 @@ struct StepTime {
   int rounds = 0;            // that were looked at
   bool are_steps = false;    // else repeated work between two waits for the GPU
   bool is_measured = false;  // the products' times on this GPU are, else scaled
+  bool is_calibrated = false;
   std::vector<std::string> doubts;
 
   double low() const { return seconds * (1 - error); }

@@ -54,11 +54,13 @@ nlohmann::json a_second(double count, const StepTime& time) {
 
 }  // namespace
 
+std::string basis_of(const StepTime& time) { return time.is_calibrated ? "calibrated" : "cold"; }
+
 std::string step_time_text(const StepTime& time, const Gpu& gpu) {
   if (time.seconds <= 0) return "step time: the recording has no trace of work\n";
-  std::string text =
-      fmt::format("step time: {} on {} ({} to {}), cold\n", duration_text(time.seconds),
-                  gpu.display_name, duration_text(time.low()), duration_text(time.high()));
+  std::string text = fmt::format(
+      "step time: {} on {} ({} to {}), {}\n", duration_text(time.seconds), gpu.display_name,
+      duration_text(time.low()), duration_text(time.high()), basis_of(time));
   text += fmt::format("  it goes to: {}\n", parts_text(time));
   if (time.flops > 0) {
     text += fmt::format("  {:.3g} TFLOP in {} launches: {:.1f} % of the GPU's rate\n",
@@ -88,7 +90,7 @@ nlohmann::ordered_json step_time_json(const StepTime& time, const Gpu& gpu) {
     work[std::string(kWords<WorkClass>[i])] = time.work_by_class[i];
   }
   return {{"gpu", gpu.name},
-          {"basis", "cold"},
+          {"basis", basis_of(time)},
           {"is_measured", time.is_measured},
           {"seconds", time.seconds},
           {"low_seconds", time.low()},

@@ -13,6 +13,9 @@ namespace shardlens::planner {
 /// if the trace has no work.
 std::string step_time_text(const StepTime& time, const Gpu& gpu);
 
+/// Returns "cold" or "calibrated".
+std::string basis_of(const StepTime& time);
+
 /// Returns "63.0 ms +-23 %".
 std::string time_with_band(const StepTime& time);
 

@@ -114,6 +114,7 @@ CommandOutcome time(const Arguments& arguments, const Recordings& recordings) {
   app.add_option("--rank", rank);
   app.add_option("--gpu", request.gpu);
   app.add_option("--host", request.host);
+  app.add_option("--calibration", request.calibration);
   app.add_flag("--json", request.json);
   parse_flags(app, arguments);
   if (!(request.host > 0 && request.host <= 100)) {
@@ -244,10 +245,12 @@ constexpr std::array kCommands = {
             "show where the memory was at every rank's peak; FILE may be a snapshot that PyTorch "
             "made, of whose GPUs --device chooses one",
             report},
-    Command{"time", "RUN|FILE [--rank R] [--gpu NAME] [--host FACTOR] [--json]",
-            "predict how long a step takes, from what `record --time` traced, on another GPU if "
-            "named, with a host that takes FACTOR times as long as the one that recorded",
-            time},
+    Command{
+        "time", "RUN|FILE [--rank R] [--gpu NAME] [--host FACTOR] [--calibration FILE] [--json]",
+        "predict how long a step takes, from what `record --time` traced, on another GPU if "
+        "named, with a host that takes FACTOR times as long as the one that recorded, and with the "
+        "times in FILE, which shardlens calibrate wrote",
+        time},
     Command{"diff", "A B [--fail-above P% [--allow WORD,...]] [--json]",
             "compare two runs or files; exit code 1 if B's peak is more than P percent above A's, "
             "2 if they cannot be compared; see shardlens gate --help",

@@ -20,8 +20,9 @@ struct CommandOutcome {
 
 /// Asks how long a step takes.
 struct TimeRequest {
-  std::string gpu{};  // empty: the recorded one
-  double host = 1;    // the target host's time, as a multiple of the recording host's
+  std::string gpu{};          // empty: the recorded one
+  double host = 1;            // the target host's time, as a multiple of the recording host's
+  std::string calibration{};  // a file; empty: the model's own times
   bool json = false;
 };
 

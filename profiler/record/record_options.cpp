@@ -221,6 +221,7 @@ RecordOptions parse_record_options(const Words& arguments) {
   app.add_option("--lengths", lengths);
   app.add_flag("--levers", options.lists_levers);
   app.add_flag("--time", options.traces_work);
+  app.add_option("--calibration", options.calibration);
   app.add_option("--out", options.out);
   app.add_option("--fail-on", fail_on);
   app.add_flag("--holders", options.finds_holders);
@@ -248,8 +249,10 @@ RecordOptions parse_record_options(const Words& arguments) {
     expect_null_device("--true", !options.true_at.empty());
     expect_null_device(lengths.empty() ? "--with" : "--lengths", !with.empty());
     expect_null_device("--time", options.traces_work);
+    expect_null_device("--calibration", !options.calibration.empty());
   }
   check_gpu_index(options);
+  if (!options.calibration.empty()) options.traces_work = true;
   options.may_grow = !parse_fail_on(fail_on);
   options.beside_bytes = parse_beside(beside);
   if (!routing.empty()) options.routing = parse_routing(routing);
@@ -304,6 +307,7 @@ std::string record_help() {
          "                     drawn with that seed; or a FILE with the length of each sample\n"
          "  --time             also record what the GPU is asked to do, and how long the host\n"
          "                     takes to ask; shardlens profile work shows it\n"
+         "  --calibration FILE --time with the times that shardlens calibrate measured on the GPU\n"
          "  --levers           list all levers and what each does, and record nothing\n\n"
          "If the command uses torchrun or torch.multiprocessing.spawn, they set the world size.\n\n"
          "Exit code: 0 if the program fits the GPU, 3 if it does not (also if memory ran out,\n"

@@ -34,6 +34,7 @@ struct RecordOptions {
   std::vector<std::string> true_at;  // "train.py:30": tensors of the null device are True there
   Routing routing;                   // how tokens choose experts if scores are not known
   bool traces_work = false;          // also what its GPU is asked to do (recording/work.h)
+  std::string calibration;           // a file with times of the GPU (planner/time/calibration.h)
   std::vector<Lever> levers;         // changes to the program
   bool finds_holders = false;        // finds the variables that hold what grows
   bool looks = false;                // also finds out which levers apply

@@ -102,7 +102,7 @@ class Installed:
 
 
 def check_every_command_starts(installed):
-    commands = "plan record advise solve sweep matrix profile gate check-gpu checkpoint doctor view"
+    commands = "plan record advise solve sweep matrix profile gate check-gpu calibrate checkpoint doctor view"
     for command in commands.split():
         installed.expect(0, "sage", command, "--help")
     installed.expect(0, "--param-dtype", "plan", "--engine", "pytorch", "--help")
