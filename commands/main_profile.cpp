@@ -4,11 +4,18 @@
 #include "commands/step_times.h"
 #include "profiler/commands/commands.h"
 #include "profiler/file/reader.h"
+#include "profiler/file/work_layer.h"
 #include "profiler/report/recording_report.h"
 #include "viewer/page/export_page.h"
 
 using namespace shardlens;
 using namespace shardlens::profiler;
+
+namespace {
+
+bool has_work(const std::string& recording) { return !read_work(recording).empty(); }
+
+}  // namespace
 
 int main(int argc, char** argv) {
   return run_program("shardlens profile", [&] {
@@ -16,7 +23,8 @@ int main(int argc, char** argv) {
         profile_command({argv + 1, argv + argc}, {.analyse = report_of,
                                                   .check = check_profile,
                                                   .write_page = shardlens::viewer::export_page,
-                                                  .time = step_time_of});
+                                                  .time = step_time_of,
+                                                  .has_work = has_work});
     print_output(outcome.out);
     print_output(outcome.error, stderr);
     return outcome.exit_code;

@@ -23,6 +23,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "models/spec.h"
@@ -31,6 +32,10 @@
 #include "planner/time/rates.h"
 
 namespace shardlens::planner {
+
+/// A clause for every output that has such times.
+constexpr std::string_view kRoughTimes =
+    "step times are ratios by data sheets; shardlens record --time predicts those of a program";
 
 struct StepCost {
   double seconds = 0;

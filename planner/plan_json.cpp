@@ -85,6 +85,7 @@ Json what_ifs_json(const std::vector<WhatIf>& what_ifs) {
     json.push_back({{"change", what_if.change},
                     {"device_bytes", what_if.device_bytes},
                     {"step_time_ratio", what_if.step_time_ratio},
+                    {"step_time_basis", "data sheets"},
                     {"compute_time_ratio", what_if.compute_time_ratio}});
   }
   return json;

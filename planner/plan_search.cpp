@@ -308,6 +308,7 @@ std::string search_json(const SearchResult& result) {
     front.push_back(
         {{"flags", candidate.flags},
          {"device_bytes", candidate.device_bytes},
+         {"step_time_basis", "data sheets"},
          {"relative_step_time", candidate.step_seconds / result.front_candidate(0).step_seconds},
          {"config", Json::parse(to_json(candidate.config))}});
   }
@@ -334,6 +335,7 @@ std::string search_text(const SearchResult& result) {
                         candidate.step_seconds / result.front_candidate(0).step_seconds,
                         candidate.flags);
   }
+  if (!result.front.empty()) text += fmt::format("  in doubt: {}\n", kRoughTimes);
   text += "\nthe others (--json has each)\n";
   std::map<std::string, int> kinds;
   for (const Candidate& candidate : result.candidates) {

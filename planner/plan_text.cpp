@@ -117,7 +117,7 @@ std::string what_ifs_text(const Plan& plan) {
     text += fmt::format("  {:>12}  {:<50} {}\n", bytes_text(what_if.device_bytes), what_if.change,
                         change_of_time(what_if));
   }
-  return text;
+  return text + fmt::format("  in doubt: {}\n", kRoughTimes);
 }
 
 std::string solution_text(const Plan& plan) {

@@ -225,8 +225,9 @@ class GivenSettings {
 /// Flags of the plan itself.
 struct RunningFlags {
   std::string engine, gpu, capacity, beside, world, rank, ranks, out, solve, write, words, torch;
+  std::string calibration, by;
   std::string python = "python";
-  bool explain = false, json = false;
+  bool explain = false, json = false, time = false;
 
   void add_to(CLI::App& app) {
     app.add_option("--engine", engine);
@@ -242,6 +243,9 @@ struct RunningFlags {
     app.add_option("--solve", solve)->check(CLI::IsMember({"batch", "seq"}));
     app.add_flag("--explain,--search", explain);
     app.add_flag("--json", json);
+    app.add_flag("--time", time);
+    app.add_option("--calibration", calibration);
+    app.add_option("--by", by);
     app.add_option("--pytorch", words);
     app.add_option("--torch", torch);
   }
@@ -264,6 +268,10 @@ struct RunningFlags {
     if (explain && !solve.empty()) {
       throw std::invalid_argument("--explain and --solve exclude each other; remove one");
     }
+    if (!by.empty() && !explain) {
+      throw std::invalid_argument(
+          fmt::format("--by {}: only orders what --explain or --search tries; add one", by));
+    }
   }
 
   /// Returns the command of ours that answers.
@@ -283,6 +291,9 @@ struct RunningFlags {
     add("--ranks", ranks);
     if (ranks.empty()) add("--rank", rank.empty() ? "0" : rank);
     add("--out", out);
+    if (time) flags.emplace_back("--time");
+    add("--calibration", calibration);
+    add("--by", by);
     return flags;
   }
 };
@@ -353,6 +364,9 @@ std::string running_help(const std::filesystem::path& program) {
       "  --beside SIZE              memory beside PyTorch, if you know it\n"
       "  --solve batch|seq          the largest batch or sequence that fits\n"
       "  --explain, --search        what would make it fit, by running it with each lever\n"
+      "  --time                     how long a step takes, too, also of what is tried\n"
+      "  --calibration FILE         the same with the times that shardlens calibrate wrote\n"
+      "  --by time                  with --search: the fastest that fits, not the cheapest\n"
       "  --json                     print JSON, of one run that of profile report\n"
       "  --write FILE.py            write the program with these settings, ready for torchrun\n"
       "  --python PYTHON            a Python with torch and transformers; default: python\n"

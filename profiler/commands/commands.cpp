@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
 #include <string_view>
@@ -15,6 +16,7 @@
 #include "base/check.h"
 #include "base/process/command_line.h"
 #include "base/shown.h"
+#include "base/strict_json.h"
 #include "base/units.h"
 #include "profiler/commands/alive_command.h"
 #include "profiler/commands/bundle.h"
@@ -86,6 +88,40 @@ AnalysedRanks analyse_all(const Arguments& names, std::optional<int32_t> rank,
   return analysed;
 }
 
+bool has_time(const RankReport& rank, const Recordings& recordings) {
+  return recordings.has_work && !is_memory_viz(rank.source) && recordings.has_work(rank.source);
+}
+
+/// Returns how long a step of a rank takes, or why that is not known; null without a trace of work.
+nlohmann::ordered_json time_json(const RankReport& rank, const Recordings& recordings) {
+  if (!has_time(rank, recordings)) return nullptr;
+  try {
+    return parse_ordered_json(recordings.time(rank.source, {.json = true}));
+  } catch (const std::exception& error) {
+    return {{"seconds", nullptr}, {"why", error.what()}};
+  }
+}
+
+std::string json_with_times(const std::vector<RankReport>& ranks, const Recordings& recordings) {
+  std::vector<nlohmann::ordered_json> times;
+  for (const RankReport& rank : ranks) times.push_back(time_json(rank, recordings));
+  std::string text = report_json(ranks);
+  if (std::ranges::all_of(times, [](const auto& time) { return time.is_null(); })) return text;
+  nlohmann::ordered_json json = parse_ordered_json(text);
+  for (size_t i = 0; i < times.size(); ++i) json["ranks"][i]["time"] = std::move(times[i]);
+  return json_text(json);
+}
+
+/// Returns how long a step takes, of a report of one rank whose work was traced; else "".
+std::string time_of_one(const std::vector<RankReport>& ranks, const Recordings& recordings) {
+  if (ranks.size() != 1 || !has_time(ranks.front(), recordings)) return {};
+  try {
+    return "\n" + recordings.time(ranks.front().source, {});
+  } catch (const std::exception& error) {
+    return fmt::format("\nstep time: {}\n", shown(error.what()));
+  }
+}
+
 CommandOutcome report(const Arguments& arguments, const Recordings& recordings) {
   CLI::App app;
   Arguments names;
@@ -99,7 +135,8 @@ CommandOutcome report(const Arguments& arguments, const Recordings& recordings) 
   parse_flags(app, arguments);
   const AnalysedRanks analysed = analyse_all(names, rank, device, recordings);
   return {.exit_code = analysed.failures.empty() ? 0 : 1,
-          .out = json ? report_json(analysed.ranks) : report_text(analysed.ranks),
+          .out = json ? json_with_times(analysed.ranks, recordings)
+                      : report_text(analysed.ranks) + time_of_one(analysed.ranks, recordings),
           .error = analysed.failures};
 }
 

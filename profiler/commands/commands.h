@@ -32,6 +32,8 @@ struct Recordings {
   std::function<FileReport(const std::string& path)> check;
   PageWriter write_page = {};
   std::function<std::string(const std::string& path, const TimeRequest& request)> time = {};
+  /// True if a recording has a trace of work; empty: none has.
+  std::function<bool(const std::string& path)> has_work = {};
 };
 
 /// Runs the command in `arguments`, which do not include the program's name. The exit code is 0 if

@@ -96,6 +96,30 @@ TEST_CASE("one unreadable recording of a run is a line, and the exit code is 1")
   CHECK_THROWS_AS(command({"report", run.file(1)}), std::runtime_error);
 }
 
+TEST_CASE("a report has the time of each rank whose work was traced") {
+  const Run run({"3", "3", "3"});
+  const Recordings recordings{
+      .analyse = analyse_small,
+      .check = check_small,
+      .time = [&](const std::string& path, const TimeRequest& request) -> std::string {
+        if (path == run.file(2)) throw std::invalid_argument("its GPU is not known");
+        return request.json ? R"({"seconds": 2})" : "step time: 2 s\n";
+      },
+      .has_work = [&](const std::string& path) { return path != run.file(1); }};
+  const auto text = profile_command({"report", run.path(), "--json"}, recordings).out;
+  const auto ranks = nlohmann::json::parse(text).at("ranks");
+  CHECK(ranks.at(0).at("time").at("seconds") == 2);
+  CHECK(ranks.at(1).at("time").is_null());
+  CHECK(ranks.at(2).at("time").at("seconds").is_null());
+  CHECK(ranks.at(2).at("time").at("why") == "its GPU is not known");
+  const auto report = [&](size_t rank) {
+    return profile_command({"report", run.file(rank)}, recordings).out;
+  };
+  CHECK(report(0).ends_with("\nstep time: 2 s\n"));
+  CHECK(report(1).find("step time") == std::string::npos);
+  CHECK(report(2).ends_with("\nstep time: its GPU is not known\n"));
+}
+
 TEST_CASE("diff fails only above the limit") {
   const Run a({"3", "3"});
   const Run b({"3", "5"});

@@ -32,6 +32,16 @@ void expect_running_refused(const Words& flags, const std::string& why) {
 
 }  // namespace
 
+TEST_CASE("a plan by running predicts times if it is asked to") {
+  CHECK(running_plan({"--gpu", "h100", "--time"}).command ==
+        Words{"record", "--device", "null:h100", "--world", "1", "--rank", "0", "--time", "--",
+              "python", kProgram});
+  CHECK(running_plan({"--gpu", "h100", "--search", "--by", "time", "--calibration", "a.json"})
+            .command == Words{"advise", "--device", "null:h100", "--world", "1", "--rank", "0",
+                              "--calibration", "a.json", "--by", "time", "--", "python", kProgram});
+  expect_running_refused({"--gpu", "h100", "--by", "time"}, "add one");
+}
+
 TEST_CASE("a plan by running is a command of ours") {
   CHECK(plans_by_running({"--engine=pytorch"}));
   CHECK(plans_by_running({"--engine", "pytorch-fsdp2"}));

@@ -127,6 +127,10 @@ def check_used(folder):
     cold = json.loads(predicted(run.out, "--json").stdout)
     first = json.loads(predicted(run.out, "--json", "--calibration", out).stdout)
     expect([cold["basis"], first["basis"]], ["cold", "calibrated"])
+    [rank] = json.loads(shardlens("profile", "report", run.out, "--json").stdout)["ranks"]
+    expect(rank["time"], cold)
+    text = shardlens("profile", "report", run.out).stdout
+    expect(text.endswith("\n" + predicted(run.out).stdout), True)
     out.write_text(json.dumps(calibration(streaming=3)))
     slow = json.loads(predicted(run.out, "--json", "--calibration", out).stdout)
     kernels = [one["work_seconds"]["kernels"] for one in (first, slow)]
