@@ -24,6 +24,7 @@ int main(int argc, char** argv) {
                                                   .check = check_profile,
                                                   .write_page = shardlens::viewer::export_page,
                                                   .time = step_time_of,
+                                                  .world_time = world_time_of,
                                                   .has_work = has_work});
     print_output(outcome.out);
     print_output(outcome.error, stderr);

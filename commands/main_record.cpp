@@ -38,6 +38,12 @@ std::vector<profiler::RankReport> reports_of(const std::vector<JudgedRank>& rank
   return reports;
 }
 
+std::vector<std::string> paths_of(const std::vector<JudgedRank>& ranks) {
+  std::vector<std::string> paths;
+  for (const JudgedRank& rank : ranks) paths.push_back(rank.report.source);
+  return paths;
+}
+
 std::string verdicts_text(const std::vector<JudgedRank>& ranks) {
   std::string text;
   for (const JudgedRank& rank : ranks) text += verdict_text(rank);
@@ -52,11 +58,15 @@ std::string unrecorded_text(const RecordedRun& run, const std::vector<RecordVerd
   return fmt::format("does not fit: process {} ran out of memory: {}\n", told->process, told->text);
 }
 
-/// Returns how long a step takes, if the work of the GPU was traced; or why that cannot be said.
-std::string step_time_text(const RecordOptions& options, const std::string& recording) {
+/// Returns how long a step takes, of all ranks together, if the work of the GPU was traced; or why
+/// that cannot be said.
+std::string step_time_text(const RecordOptions& options,
+                           const std::vector<std::string>& recordings) {
   if (!options.traces_work) return {};
+  const TimeRequest request{.calibration = options.calibration};
   try {
-    return "\n" + step_time_of(recording, {.calibration = options.calibration});
+    return "\n" + (recordings.size() == 1 ? step_time_of(recordings.front(), request)
+                                          : world_time_of(recordings, request));
   } catch (const std::exception& error) {
     return fmt::format("\nstep time: {}\n", error.what());
   }
@@ -68,8 +78,8 @@ std::vector<RecordVerdict> report_all(const RecordOptions& options, const Record
   const std::vector<RecordVerdict> verdicts = verdicts_of(ranks);
   const std::string next = next_steps(options.out, ranks);
   print_output("\n" + unrecorded_text(run, verdicts) + verdicts_text(ranks) + "\n" +
-               profiler::report_text(reports_of(ranks)) +
-               step_time_text(options, run.recordings.front()) + next);
+               profiler::report_text(reports_of(ranks)) + step_time_text(options, paths_of(ranks)) +
+               next);
   return verdicts;
 }
 
@@ -112,7 +122,8 @@ int record_ranks(const RecordOptions& options, const PythonProgram& program,
   if (fullest == nullptr) return runs.exit_code();
   const std::string next = next_steps(options.out, runs.ranks);
   print_output("\n" + verdicts_text(runs.ranks) + "\n" + ranks_text(runs) + "\n" +
-               profiler::report_text({fullest->report}) + next);
+               profiler::report_text({fullest->report}) +
+               step_time_text(options, paths_of(runs.ranks)) + next);
   return runs.exit_code();
 }
 

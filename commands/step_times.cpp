@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
 #include "base/device.h"
 #include "base/gpus.h"
@@ -35,6 +37,15 @@ std::optional<planner::TimeCalibration> calibration_of(const std::string& path, 
   return planner::TimeCalibration::read(path, gpu);
 }
 
+/// Throws std::invalid_argument if a recording has none.
+profiler::WorkTrace trace_of(const std::string& path) {
+  profiler::WorkTrace trace = profiler::read_work(path);
+  if (!trace.empty()) return trace;
+  throw std::invalid_argument(fmt::format(
+      "{}: has no trace of work, from which a step's time is predicted; record again with --time",
+      path));
+}
+
 /// A recording's trace of work, and the GPU whose time is asked for.
 struct TimedRecording {
   int32_t rank = 0;
@@ -45,12 +56,7 @@ struct TimedRecording {
 TimedRecording timed(const std::string& path, const profiler::TimeRequest& request) {
   const profiler::Header header = profiler::Reader(path).header();
   const Gpu& gpu = request.gpu.empty() ? gpu_of(path, header) : find_gpu(request.gpu);
-  const profiler::WorkTrace trace = profiler::read_work(path);
-  if (trace.empty()) {
-    throw std::invalid_argument(fmt::format(
-        "{}: has no trace of work, from which a step's time is predicted; record again with --time",
-        path));
-  }
+  const profiler::WorkTrace trace = trace_of(path);
   const std::optional<planner::TimeCalibration> calibration =
       calibration_of(request.calibration, gpu);
   const planner::StepTimeOptions options{.host = request.host,
@@ -66,6 +72,24 @@ std::string step_time_of(const std::string& path, const profiler::TimeRequest& r
   nlohmann::ordered_json json = planner::step_time_json(found.time, found.gpu);
   json["rank"] = found.rank;
   return json_text(json);
+}
+
+std::string world_time_of(const std::vector<std::string>& paths,
+                          const profiler::TimeRequest& request) {
+  std::vector<profiler::WorkTrace> traces;
+  std::vector<int32_t> numbers;
+  const profiler::Header first = profiler::Reader(paths.front()).header();
+  const Gpu& gpu = request.gpu.empty() ? gpu_of(paths.front(), first) : find_gpu(request.gpu);
+  for (const std::string& path : paths) {
+    traces.push_back(trace_of(path));
+    numbers.push_back(profiler::Reader(path).header().rank);
+  }
+  const std::optional<planner::TimeCalibration> calibration =
+      calibration_of(request.calibration, gpu);
+  const planner::WorldTime world = planner::world_time(
+      traces, gpu, {.host = request.host, .calibration = calibration ? &*calibration : nullptr});
+  if (!request.json) return planner::world_time_text(world, numbers, gpu);
+  return json_text(planner::world_time_json(world, numbers, gpu));
 }
 
 profiler::PredictTime times_with(const profiler::RecordOptions& options) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "profiler/commands/commands.h"
 #include "profiler/record/predicted_time.h"
@@ -14,6 +15,11 @@ namespace shardlens {
 /// none. Throws std::invalid_argument if the recording has no trace of work, or is of a GPU that is
 /// not known.
 std::string step_time_of(const std::string& path, const profiler::TimeRequest& request);
+
+/// Returns the time of a step of several ranks, which are simulated together. Throws as
+/// step_time_of() does.
+std::string world_time_of(const std::vector<std::string>& paths,
+                          const profiler::TimeRequest& request);
 
 /// Returns the step's time on the recorded GPU, with the times of a calibration if that is not
 /// empty, or why it cannot be predicted.

@@ -62,6 +62,10 @@ class HostAndStreams {
     if (task.joins_previous && !times_.empty()) {
       times.begin = std::max(times.begin, times_.back().begin);
     }
+    if (task.not_before > times.begin) {
+      times.waited = task.not_before - times.begin;
+      times.begin = task.not_before;
+    }
     times.end = times.begin + task.seconds;
     stream.ready = times.end;
     stream.ends.push_back(times.end);
@@ -99,7 +103,39 @@ class HostAndStreams {
   double host_ = 0;
 };
 
+/// Lets the tasks of a meeting begin when the last one can. Returns true if that is later than it
+/// was known to be.
+bool postpone(const Meeting& meeting, const std::vector<std::vector<TaskTimes>>& times,
+              std::vector<std::vector<Task>>& ranks) {
+  constexpr double kSame = 1e-12;
+  double last = 0;
+  for (const auto& [rank, task] : meeting) {
+    const TaskTimes& one = times[rank][task];
+    last = std::max(last, one.begin - one.waited);
+  }
+  bool is_later = false;
+  for (const auto& [rank, task] : meeting) {
+    double& not_before = ranks[rank][task].not_before;
+    is_later = is_later || last > not_before + kSame;
+    not_before = std::max(not_before, last);
+  }
+  return is_later;
+}
+
 }  // namespace
+
+std::optional<std::vector<std::vector<TaskTimes>>> simulate_together(
+    std::vector<std::vector<Task>> ranks, std::span<const Meeting> meetings) {
+  // Each pass settles at least the first meeting that is not settled yet, unless there is a circle.
+  for (size_t pass = 0; pass < meetings.size() + 2; ++pass) {
+    std::vector<std::vector<TaskTimes>> times;
+    for (const std::vector<Task>& tasks : ranks) times.push_back(simulate(tasks));
+    bool is_later = false;
+    for (const Meeting& meeting : meetings) is_later = postpone(meeting, times, ranks) || is_later;
+    if (!is_later) return times;
+  }
+  return std::nullopt;
+}
 
 std::vector<TaskTimes> simulate(std::span<const Task> tasks) { return HostAndStreams(tasks).run(); }
 

@@ -4,13 +4,16 @@
 // and hidden prefetches appear by themselves.
 //
 //   asked    = the host's clock + its own time + the call's
-//   begin    = max(the stream's last end, the events it waits for, asked + the launch's latency)
+//   begin    = max(the stream's last end, the events it waits for, asked + the launch's latency,
+//                  the moment at which the other ranks of a collective could begin it)
 //   end      = begin + seconds
 //
 // A task that joins the one before begins with it. What shares the GPU does not slow each other.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -35,12 +38,14 @@ struct Task {
   double host_seconds = 0;      // before it is asked for, without the call
   double call_seconds = 0;
   double seconds = 0;
+  double not_before = 0;  // other ranks have come then
 };
 
 struct TaskTimes {
   double asked = 0;
   double begin = 0;
   double end = 0;
+  double waited = 0;  // for other ranks, before `begin`
 
   bool operator==(const TaskTimes&) const = default;
 };
@@ -53,5 +58,18 @@ constexpr int64_t kQueueDepth = 1024;
 
 /// Returns when each task was asked for, began and ended.
 std::vector<TaskTimes> simulate(std::span<const Task> tasks);
+
+/// A task of one of several ranks.
+struct RankTask {
+  size_t rank = 0;
+  size_t task = 0;
+};
+
+/// Tasks that begin together, as the parts of ranks in a collective do.
+using Meeting = std::vector<RankTask>;
+
+/// Simulates ranks that meet. Returns nothing if they wait for each other in a circle.
+std::optional<std::vector<std::vector<TaskTimes>>> simulate_together(
+    std::vector<std::vector<Task>> ranks, std::span<const Meeting> meetings);
 
 }  // namespace shardlens::planner

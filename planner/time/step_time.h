@@ -12,23 +12,18 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/gpus.h"
 #include "planner/time/kernels.h"
+#include "planner/time/simulation.h"
+#include "planner/time/step_tasks.h"
 #include "planner/time/throughput.h"
 #include "profiler/recording/work.h"
 
 namespace shardlens::planner {
-
-class TimeCalibration;
-
-struct StepTimeOptions {
-  double host =
-      1;  // the target host's time, as a multiple of the recording host's without recorder
-  const TimeCalibration* calibration = nullptr;  // of the GPU; null: the model's own times
-};
 
 struct StepTime {
   double seconds = 0;
@@ -37,6 +32,7 @@ struct StepTime {
   /// collectives count only where no kernel runs beside them.
   std::array<double, kWorkClasses> by_class{};
   double waiting_for_host = 0;
+  double waiting_for_ranks = 0;  // in collectives, where ranks are simulated together
   /// The same without overlap: how long the work of each class takes.
   std::array<double, kWorkClasses> work_by_class{};
   double host_seconds = 0;   // of a step, for asking
@@ -54,6 +50,11 @@ struct StepTime {
   double high() const { return seconds * (1 + error); }
   double used_flops() const { return seconds > 0 ? flops / seconds / peak_flops : 0; }
 };
+
+/// Returns the time of the tasks of a step, which the simulation gave these times.
+StepTime time_of_tasks(const profiler::WorkTrace& trace, const Gpu& gpu,
+                       const StepTimeOptions& options, const StepTasks& step,
+                       std::span<const TaskTimes> times);
 
 /// Returns the time of a step on `gpu`; `seconds` is 0 if the trace has no work.
 StepTime step_time(const profiler::WorkTrace& trace, const Gpu& gpu,

@@ -34,7 +34,8 @@ std::string duration_text(double seconds) {
 /// Returns "matrix products 61 %, waiting for the host 20 %, ...", the largest first.
 std::string parts_text(const StepTime& time) {
   std::vector<std::pair<double, std::string_view>> parts = {
-      {time.waiting_for_host, "waiting for the host"}};
+      {time.waiting_for_host, "waiting for the host"},
+      {time.waiting_for_ranks, "waiting for other ranks"}};
   for (size_t i = 0; i < kWorkClasses; ++i) parts.emplace_back(time.by_class[i], kClassNames[i]);
   std::ranges::stable_sort(parts, std::ranges::greater(),
                            [](const auto& part) { return part.first; });
@@ -97,6 +98,7 @@ nlohmann::ordered_json step_time_json(const StepTime& time, const Gpu& gpu) {
           {"high_seconds", time.high()},
           {"goes_to_seconds", by_class},
           {"waiting_for_host_seconds", time.waiting_for_host},
+          {"waiting_for_ranks_seconds", time.waiting_for_ranks},
           {"work_seconds", work},
           {"host_seconds", time.host_seconds},
           {"model_flops", time.flops},
@@ -107,6 +109,37 @@ nlohmann::ordered_json step_time_json(const StepTime& time, const Gpu& gpu) {
           {"rounds", time.rounds},
           {"has_marked_steps", time.are_steps},
           {"doubts", time.doubts}};
+}
+
+std::string world_time_text(const WorldTime& world, const std::vector<int32_t>& numbers,
+                            const Gpu& gpu) {
+  const StepTime& slowest = world.ranks[world.slowest];
+  std::string text =
+      fmt::format("{}  of rank {}, the slowest of {} that were simulated together\n",
+                  step_time_text(slowest, gpu), numbers[world.slowest], world.ranks.size());
+  for (size_t i = 0; i < world.ranks.size(); ++i) {
+    const StepTime& rank = world.ranks[i];
+    const double waits = rank.seconds > 0 ? 100 * rank.waiting_for_ranks / rank.seconds : 0;
+    text += fmt::format("  rank {:<6} {:>12}, {:.0f} % waiting for other ranks\n", numbers[i],
+                        duration_text(rank.seconds), waits);
+  }
+  for (const std::string& doubt : world.doubts) text += "  in doubt: " + doubt + "\n";
+  return text;
+}
+
+nlohmann::ordered_json world_time_json(const WorldTime& world, const std::vector<int32_t>& numbers,
+                                       const Gpu& gpu) {
+  nlohmann::ordered_json json = step_time_json(world.ranks[world.slowest], gpu);
+  json["rank"] = numbers[world.slowest];
+  json["ranks"] = nlohmann::ordered_json::array();
+  for (size_t i = 0; i < world.ranks.size(); ++i) {
+    nlohmann::ordered_json rank = step_time_json(world.ranks[i], gpu);
+    rank["rank"] = numbers[i];
+    json["ranks"].push_back(std::move(rank));
+  }
+  json["meetings"] = world.meetings;
+  for (const std::string& doubt : world.doubts) json["doubts"].push_back(doubt);
+  return json;
 }
 
 }  // namespace shardlens::planner

@@ -1,17 +1,27 @@
 // Says in words and in JSON how long a step takes (planner/time/step_time.h).
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 #include "base/gpus.h"
 #include "planner/time/step_time.h"
+#include "planner/time/world_time.h"
 
 namespace shardlens::planner {
 
 /// Returns lines with the step's time, what it goes to, and what is in doubt; one line that says so
 /// if the trace has no work.
 std::string step_time_text(const StepTime& time, const Gpu& gpu);
+
+/// The same for several ranks that were simulated together, with the time of the slowest first.
+/// `numbers` are those of the ranks.
+std::string world_time_text(const WorldTime& world, const std::vector<int32_t>& numbers,
+                            const Gpu& gpu);
+nlohmann::ordered_json world_time_json(const WorldTime& world, const std::vector<int32_t>& numbers,
+                                       const Gpu& gpu);
 
 /// Returns "cold" or "calibrated".
 std::string basis_of(const StepTime& time);

@@ -161,7 +161,9 @@ CommandOutcome time(const Arguments& arguments, const Recordings& recordings) {
   check(recordings.time != nullptr, "profile time without a prediction");
   const std::vector<std::string> files = recordings_of(name, rank);
   if (files.empty()) throw std::invalid_argument(fmt::format("{}: has no recording", name));
-  return {.out = recordings.time(files.front(), request), .error = {}};
+  if (files.size() == 1) return {.out = recordings.time(files.front(), request), .error = {}};
+  check(recordings.world_time != nullptr, "profile time without a prediction of several ranks");
+  return {.out = recordings.world_time(files, request), .error = {}};
 }
 
 // --- diff ----------------------------------------------------------------------------------------

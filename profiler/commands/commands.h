@@ -32,6 +32,9 @@ struct Recordings {
   std::function<FileReport(const std::string& path)> check;
   PageWriter write_page = {};
   std::function<std::string(const std::string& path, const TimeRequest& request)> time = {};
+  /// The same for the ranks of a run, together.
+  std::function<std::string(const std::vector<std::string>& paths, const TimeRequest& request)>
+      world_time = {};
   /// True if a recording has a trace of work; empty: none has.
   std::function<bool(const std::string& path)> has_work = {};
 };

@@ -105,7 +105,7 @@ class Session {
       keep(rank, run);
       const size_t done = runs_.exit_codes.size();
       say_progress(rank, seconds_since(start) / static_cast<double>(done - before));
-      jobs_ = jobs_for(run.host_bytes);
+      jobs_ = jobs_for(run.host_bytes, options_.traces_work);
     });
     runs_.was_interrupted = runs_.was_interrupted || !went_on;
   }

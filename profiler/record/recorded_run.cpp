@@ -452,8 +452,9 @@ bool RecordedRuns::run_as(const std::vector<int>& ranks, int jobs, const EndList
   });
 }
 
-int jobs_for(int64_t host_bytes) {
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+int jobs_for(int64_t host_bytes, bool measures_host) {
+  const int threads = static_cast<int>(std::thread::hardware_concurrency());
+  const int cores = std::max(1, measures_host ? threads / 2 : threads);
   const auto available = available_host_bytes();
   if (!available || host_bytes <= 0) return 1;
   const int64_t fit = *available / (host_bytes + host_bytes / 4);

@@ -55,7 +55,9 @@ class RecordedRuns {
 };
 
 /// Returns how many processes as large as the largest one of a run fit this host.
-int jobs_for(int64_t host_bytes);
+/// Where the host's own time is measured, half as many, since two threads of one core share its
+/// units.
+int jobs_for(int64_t host_bytes, bool measures_host);
 
 /// Starts a process that has imported what the program of `options` has told of its imports.
 std::unique_ptr<WarmPython> warm_up(const RecordOptions& options, const std::string& imports,

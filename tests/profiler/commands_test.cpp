@@ -44,9 +44,15 @@ std::string time_of(const std::string& path, const TimeRequest& request) {
          std::to_string(request.host) + (request.json ? " json" : "");
 }
 
+std::string time_of_ranks(const std::vector<std::string>& paths, const TimeRequest& request) {
+  return std::to_string(paths.size()) + " ranks from " + time_of(paths.front(), request);
+}
+
 CommandOutcome command(const std::vector<std::string>& arguments) {
-  return profile_command(arguments,
-                         {.analyse = analyse_small, .check = check_small, .time = time_of});
+  return profile_command(arguments, {.analyse = analyse_small,
+                                     .check = check_small,
+                                     .time = time_of,
+                                     .world_time = time_of_ranks});
 }
 
 /// A run with a recording of each size, rank by rank.
@@ -148,7 +154,7 @@ TEST_CASE("check lists the blocks and fails if one is damaged") {
 
 TEST_CASE("time asks for one rank of a run, on a GPU and with a host") {
   const Run run({"1", "2"});
-  CHECK(command({"time", run.path()}).out == "rank0.slp  1.000000");
+  CHECK(command({"time", run.path()}).out == "2 ranks from rank0.slp  1.000000");
   CHECK(command({"time", run.path(), "--rank", "1", "--gpu", "h200", "--host", "0.5", "--json"})
             .out == "rank1.slp h200 0.500000 json");
   CHECK_THROWS_AS(command({"time", run.path(), "--host", "0"}), std::invalid_argument);

@@ -81,13 +81,6 @@ std::optional<PredictedTime> time_of(const RecordedRun& run, const PredictTime& 
   return slowest;
 }
 
-/// Returns how many variants run at once. Where the host's own time is measured, others would
-/// disturb it: two threads of one core share its units.
-int jobs_beside(const RecordOptions& options, int64_t host_bytes) {
-  const int jobs = jobs_for(host_bytes);
-  return options.traces_work ? std::max(1, jobs / 2) : jobs;
-}
-
 VariantResult result_of(const RecordOptions& options, const RecordedRun& run,
                         const ReplayRun& replay, const PredictTime& predict) {
   const std::vector<JudgedRank> ranks = judge(options, run, replay);
@@ -195,7 +188,7 @@ bool VariantRunner::run_part(const std::vector<RecordOptions>& part, const Progr
   return run_programs(part, program_, files_, jobs_, warm_.get(),
                       [&](const RecordOptions& one, const RecordedRun& run) {
                         note_imports(one, run);
-                        jobs_ = jobs_beside(one, run.host_bytes);
+                        jobs_ = jobs_for(run.host_bytes, one.traces_work);
                         ended(one, run);
                       });
 }

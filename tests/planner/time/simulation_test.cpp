@@ -2,9 +2,13 @@
 // an independent way to compute the same: the longest path through all that must happen before.
 
 #include <algorithm>
+#include <array>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <map>
 #include <random>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "planner/time/simulation.h"
@@ -218,4 +222,147 @@ TEST_CASE("a full queue makes the host wait for the stream", "[planner][time]") 
   tasks.push_back({.kind = TaskKind::mark});
   const double asked = simulate(tasks).back().asked;
   CHECK(asked == Approx((2 * kQueueDepth) * 1e-3 + kLaunchLatency));
+}
+
+namespace {
+
+/// Programs of several ranks that are made together, with what they take: each piece of work comes
+/// when all before it in this order are known.
+class TogetherModel {
+ public:
+  explicit TogetherModel(size_t ranks)
+      : tasks(ranks), begins(ranks), hosts_(ranks), streams_(ranks) {}
+
+  std::vector<std::vector<Task>> tasks;
+  std::vector<std::vector<double>> begins;
+  std::vector<Meeting> meetings;
+
+  void work(size_t rank, const Task& task) { begin(rank, task, arrival(rank, task)); }
+
+  void meet(const std::vector<size_t>& ranks, const Task& task) {
+    double last = 0;
+    for (const size_t rank : ranks) last = std::max(last, arrival(rank, task));
+    Meeting& meeting = meetings.emplace_back();
+    for (const size_t rank : ranks) {
+      meeting.push_back({rank, tasks[rank].size()});
+      begin(rank, task, last);
+    }
+  }
+
+ private:
+  double arrival(size_t rank, const Task& task) {
+    hosts_[rank] += task.host_seconds;
+    return std::max(streams_[rank][task.stream], hosts_[rank] + kLaunchLatency);
+  }
+
+  void begin(size_t rank, const Task& task, double at) {
+    tasks[rank].push_back(task);
+    begins[rank].push_back(at);
+    streams_[rank][task.stream] = at + task.seconds;
+    if (task.blocks) hosts_[rank] = std::max(hosts_[rank], at + task.seconds);
+  }
+
+  std::vector<double> hosts_;
+  std::vector<std::array<double, 3>> streams_;
+};
+
+/// The order of a stage in 1F1B: forward and backward of microbatches.
+std::vector<std::pair<bool, int>> one_forward_one_backward(int stage, int stages,
+                                                           int microbatches) {
+  std::vector<std::pair<bool, int>> order;
+  const int warm_up = std::min(stages - stage - 1, microbatches);
+  for (int i = 0; i < warm_up; ++i) order.emplace_back(true, i);
+  for (int i = warm_up; i < microbatches; ++i) {
+    order.emplace_back(true, i);
+    order.emplace_back(false, i - warm_up);
+  }
+  for (int i = microbatches - warm_up; i < microbatches; ++i) order.emplace_back(false, i);
+  return order;
+}
+
+}  // namespace
+
+TEST_CASE("ranks that meet are simulated as one by one in an order that holds for all",
+          "[planner][time]") {
+  const unsigned seed = std::random_device{}();
+  INFO("seed " << seed);
+  std::mt19937 random(seed);
+  const auto upto = [&](size_t most) { return random() % most; };
+  for (int i = 0; i < 200; ++i) {
+    const size_t ranks = 2 + upto(4);
+    TogetherModel model(ranks);
+    for (int step = 0; step < 60; ++step) {
+      Task task = kernel(1e-6 * static_cast<double>(upto(500)), static_cast<uint16_t>(upto(3)),
+                         1e-6 * static_cast<double>(upto(200)));
+      task.blocks = upto(8) == 0;
+      std::vector<size_t> together;
+      for (size_t rank = 0; rank < ranks; ++rank) {
+        if (upto(2) == 0) together.push_back(rank);
+      }
+      if (together.size() > 1) {
+        model.meet(together, task);
+      } else {
+        model.work(upto(ranks), task);
+      }
+    }
+    const auto times = simulate_together(model.tasks, model.meetings);
+    REQUIRE(times);
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      for (size_t task = 0; task < model.tasks[rank].size(); ++task) {
+        CHECK((*times)[rank][task].begin == Approx(model.begins[rank][task]));
+      }
+    }
+  }
+}
+
+TEST_CASE("a pipeline of 1F1B has the bubble of its formula", "[planner][time]") {
+  constexpr double kForward = 1e-3, kBackward = 2e-3;
+  for (const auto& [stages, microbatches] : {std::pair(2, 4), {4, 8}, {4, 2}, {8, 16}}) {
+    std::vector<std::vector<Task>> ranks(static_cast<size_t>(stages));
+    std::map<std::tuple<bool, int, int>, Meeting> messages;  // by direction, sender and microbatch
+    for (int stage = 0; stage < stages; ++stage) {
+      std::vector<Task>& tasks = ranks[static_cast<size_t>(stage)];
+      // Each message has a stream of its own, as a receive that comes early delays nothing.
+      uint16_t stream = 1;
+      for (const auto& [is_forward, batch] :
+           one_forward_one_backward(stage, stages, microbatches)) {
+        const int from = is_forward ? stage - 1 : stage + 1,
+                  to = is_forward ? stage + 1 : stage - 1;
+        const auto message = [&](int sender) {
+          messages[{is_forward, sender, batch}].push_back(
+              {static_cast<size_t>(stage), tasks.size()});
+          tasks.push_back(kernel(0, ++stream));
+        };
+        if (from >= 0 && from < stages) {
+          message(from);
+          tasks.push_back(record(stream));
+          tasks.push_back(wait_for(std::ssize(tasks) - 1, 0));
+        }
+        tasks.push_back(kernel(is_forward ? kForward : kBackward));
+        tasks.push_back(record(0));
+        if (to < 0 || to >= stages) continue;
+        tasks.push_back(wait_for(std::ssize(tasks) - 1, static_cast<uint16_t>(stream + 1)));
+        message(stage);
+      }
+    }
+    std::vector<Meeting> meetings;
+    for (const auto& [key, meeting] : messages) {
+      REQUIRE(meeting.size() == 2);
+      meetings.push_back(meeting);
+    }
+    const auto times = simulate_together(ranks, meetings);
+    REQUIRE(times);
+    double end = 0;
+    for (const auto& rank : *times) {
+      for (const TaskTimes& one : rank) end = std::max(end, one.end);
+    }
+    CHECK(end == Approx((microbatches + stages - 1) * (kForward + kBackward)).epsilon(0.01));
+  }
+}
+
+TEST_CASE("ranks that wait for each other in a circle have no times", "[planner][time]") {
+  const std::vector<std::vector<Task>> ranks = {{kernel(1), kernel(1)}, {kernel(1), kernel(1)}};
+  const std::vector<Meeting> crossed = {{{0, 0}, {1, 1}}, {{0, 1}, {1, 0}}};
+  CHECK_FALSE(simulate_together(ranks, crossed));
+  CHECK(simulate_together(ranks, std::vector<Meeting>{{{0, 0}, {1, 0}}, {{0, 1}, {1, 1}}}));
 }

@@ -14,6 +14,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from recorded import PYTHON, OnNullDevice, run_cases, shardlens  # pylint: disable=wrong-import-position
 
 PROGRAM = pathlib.Path(__file__).with_name("asked.py")
+PIPELINED = pathlib.Path(__file__).with_name("pipelined.py")
 LAYERS, WIDTH, ROWS = 3, 512, 32  # of asked.py
 
 
@@ -185,6 +186,28 @@ def check_none(folder):
     expect(refused.returncode, 2)
 
 
+def check_pipelined(folder):
+    """A step of a pipeline takes as long as its stages' work and the bubble of GPipe and 1F1B:
+    (microbatches + stages - 1) / microbatches times the work of a stage."""
+    stages, microbatches = 4, 8
+    for schedule in ("ScheduleGPipe", "Schedule1F1B"):
+        run = OnNullDevice(folder, PYTHON, PIPELINED, schedule, microbatches,
+                           flags=["--time", "--world", stages, "--ranks", "all"])
+        run.expect(0, f"the slowest of {stages} that were simulated together", "waiting for other ranks")
+        world = json.loads(shardlens("profile", "time", run.out, "--json").stdout)
+        expect(world["doubts"], [])
+        alone = [json.loads(shardlens("profile", "time", run.out, "--rank", rank, "--json").stdout)
+                 for rank in range(stages)]
+        expect([rank["waiting_for_ranks_seconds"] for rank in alone], [0] * stages)
+        wanted = max(rank["seconds"] for rank in alone) * (microbatches + stages - 1) / microbatches
+        for rank in world["ranks"]:
+            if not 0.9 < rank["seconds"] / wanted < 1.15:
+                raise AssertionError(f"{schedule}: {rank['seconds']} s, not {wanted} s")
+            bubble = rank["waiting_for_ranks_seconds"] / rank["seconds"]
+            if not 0.2 < bubble < 0.4:
+                raise AssertionError(f"{schedule}: rank {rank['rank']} waits {bubble:.0%}")
+
+
 if __name__ == "__main__":
     sys.exit(run_cases([check_products, check_streams, check_graph, check_steps, check_compiled,
-                        check_fsdp2, check_ddp, check_bytes, check_none]))
+                        check_fsdp2, check_ddp, check_bytes, check_none, check_pipelined]))
