@@ -100,7 +100,7 @@ class RankWriter {
     });
     close(step_, Track::steps, end_ns_);
     close(phase_, Track::phases, end_ns_);
-    while (!actions_.empty()) end_action(end_ns_);
+    while (!actions_.empty()) end_action(actions_.back().action, end_ns_);
   }
 
   void take(const Event& event) {
@@ -122,17 +122,19 @@ class RankWriter {
                             .action = event.action});
         return;
       case EventKind::action_end:
-        // An action whose beginning was lost has no slice.
-        if (!actions_.empty()) end_action(event.time_ns);
-        return;
+        return end_action(event.action, event.time_ns);
       default:
         return;
     }
   }
 
-  void end_action(int64_t time_ns) {
-    std::optional<Slice> slice = std::move(actions_.back());
-    actions_.pop_back();
+  /// Ends the innermost action with this number; one whose beginning was lost has no slice.
+  void end_action(int32_t action, int64_t time_ns) {
+    const auto found =
+        std::ranges::find(actions_.rbegin(), actions_.rend(), action, &Slice::action);
+    if (found == actions_.rend()) return;
+    std::optional<Slice> slice = std::move(*found);
+    actions_.erase(std::next(found).base());
     close(slice, Track::actions, time_ns);
   }
 

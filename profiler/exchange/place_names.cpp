@@ -43,13 +43,19 @@ PlaceNames::Names::Names(const std::string& schedule) : actions(schedule) {
   for (const std::string& line : actions.lines()) names.push_back(utf8(name_of_action(line)));
 }
 
-PlaceNames::PlaceNames(const Header& header) : train_(header.train), evaluate_(header.evaluate) {}
+PlaceNames::PlaceNames(const Header& header) : train_(header.train), evaluate_(header.evaluate) {
+  for (int32_t i = 0; i < kProgramParts; ++i) {
+    const auto part = program_part(header, i);
+    if (part) parts_[static_cast<size_t>(i)] = to_string(*part);
+  }
+}
 
 std::string PlaceNames::action(Phase phase, int32_t id) const {
   if (id < 0) return {};
   const Names& known = phase == Phase::evaluating ? evaluate_ : train_;
-  const std::optional<size_t> index = known.actions.index_of(id);
-  return index ? known.names[*index] : fmt::format("action {}", id);
+  if (const auto index = known.actions.index_of(id)) return known.names[*index];
+  const bool is_part = id < kProgramParts && !parts_[static_cast<size_t>(id)].empty();
+  return is_part ? parts_[static_cast<size_t>(id)] : fmt::format("action {}", id);
 }
 
 std::string PlaceNames::place(const Place& place) const {

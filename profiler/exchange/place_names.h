@@ -1,6 +1,7 @@
 // Names the place in a run at which an event happened: "step 3, BACKWARD attention2".
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -27,8 +28,8 @@ class PlaceNames {
  public:
   explicit PlaceNames(const Header& header);
 
-  /// Returns "BACKWARD attention2"; "action 7" if the schedule has no action of this number; an
-  /// empty text for -1.
+  /// Returns "BACKWARD attention2"; "backward" in a program without a schedule; "action 7" if
+  /// neither is known; an empty text for -1.
   std::string action(Phase phase, int32_t id) const;
 
   /// Returns "step 3, BACKWARD attention2", "step 3", "evaluating, FORWARD mlp0" or "starting".
@@ -45,6 +46,7 @@ class PlaceNames {
 
   Names train_;
   Names evaluate_;
+  std::array<std::string, kProgramParts> parts_;  // empty with a schedule
 };
 
 /// Returns the text of a label, which is UTF-8 whatever was recorded.

@@ -119,6 +119,30 @@ bool is_of_python(const torch::autograd::Node& node) {
   return std::string_view(typeid(node).name()).ends_with("PyNodeE");
 }
 
+constexpr auto kCommunication = static_cast<int32_t>(ProgramPart::communication);
+
+bool asks_for_collective(std::string_view name) {
+  return name.starts_with("c10d::") ||
+         (name.starts_with("_c10d_functional::") && !name.ends_with("::wait_tensor"));
+}
+
+/// Tells the recording of a program without a schedule that the call asks for a collective.
+void begin_collective(ThreadOperators& call) {
+  if (call.collective_depth != 0 || !sees_inputs()) return;
+  if (!asks_for_collective(call.names[call.depth - 1])) return;
+  Recorder* const active = Recorder::active();
+  if (active == nullptr) return;
+  call.collective_depth = call.depth;
+  active->begin_action(kCommunication);
+}
+
+/// Says that a call at this depth has ended.
+void end_collective(ThreadOperators& call, size_t depth) {
+  if (call.collective_depth == 0 || depth > call.collective_depth) return;
+  call.collective_depth = 0;
+  if (Recorder* const active = Recorder::active()) active->end_action(kCommunication);
+}
+
 /// Blocks that a node allocates stay known until the next node, also between its operators.
 void begin_node(const torch::autograd::Node& node, ThreadOperators& call) {
   if (&node == call.node && node.sequence_nr() == call.node_number) return;
@@ -197,6 +221,7 @@ std::unique_ptr<at::ObserverContext> begin_operator(const at::RecordFunction& fu
   call.names[call.depth] = function.name();
   if (sees_inputs() && call.copied == 0) note_copied(function, call);
   ++call.depth;
+  begin_collective(call);
   if (is_operator(function.name()) && call.operators++ == 0) begin_outermost(call);
   return nullptr;
 }
@@ -206,6 +231,7 @@ void end_operator(const at::RecordFunction& function, at::ObserverContext*) {
   // An asynchronous call may end on a thread other than the one it began on.
   ThreadOperators& call = operator_call;
   if (call.depth == 0) return;
+  end_collective(call, call.depth);
   --call.depth;
   if (OwnTime::is_counted && call.names[call.depth] == "_c10d_functional::wait_tensor") {
     if (Recorder* const active = Recorder::active()) active->await_collectives();

@@ -33,6 +33,7 @@ struct ThreadOperators {
   uint64_t copied = 0;                       // address of the storage that is copied now; 0: none
   bool is_of_host = false;                   // that is on the host
   size_t copied_at = 0;                      // depth of the call that copies it
+  size_t collective_depth = 0;               // of the call that asks for a collective, with it
   std::vector<uint64_t> allocated;
 };
 

@@ -17,6 +17,12 @@ std::string pytorch_version(const Header& header) {
   return header.libraries.substr(begin, end - begin);
 }
 
+std::optional<ProgramPart> program_part(const Header& header, int32_t action) {
+  const bool has_schedule = !header.train.empty() || !header.evaluate.empty();
+  if (has_schedule || action < 0 || action >= kProgramParts) return std::nullopt;
+  return static_cast<ProgramPart>(action);
+}
+
 bool is_memory(const Event& event) {
   return event.kind == EventKind::alloc || event.kind == EventKind::free;
 }

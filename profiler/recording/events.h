@@ -16,6 +16,10 @@ constexpr int64_t kMostEventBytes = int64_t{1} << 48;
 /// Returns "2.15.0" of "PyTorch 2.15.0+cu130" among the versions; "" for a program without PyTorch.
 std::string pytorch_version(const Header& header);
 
+/// Returns the part of the program that an action stands for; nothing in a recording with a
+/// schedule, or for an unknown number.
+std::optional<ProgramPart> program_part(const Header& header, int32_t action);
+
 /// True for an allocation or a free.
 bool is_memory(const Event& event);
 

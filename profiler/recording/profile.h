@@ -71,6 +71,22 @@ constexpr auto choice_words(Phase) {
 }
 static_assert(kWords<Phase>.size() == kPhases);
 
+/// A part of a program that has no schedule of ours, such as a recorded Python program. It is the
+/// `action` of action_begin and action_end in its recording (program_part() in events.h).
+enum class ProgramPart : uint8_t {
+  input,          // the program waits for its next batch
+  forward,        // from the first allocation of a module's forward until backward is called
+  backward,       //
+  optimizer,      // an optimizer's step
+  communication,  // the program asks for a collective
+  checkpoint,     // a file is saved
+};
+constexpr int kProgramParts = 6;
+constexpr auto choice_words(ProgramPart) {
+  return words("input", "forward", "backward", "optimizer", "communication", "checkpoint");
+}
+static_assert(kWords<ProgramPart>.size() == kProgramParts);
+
 enum class Counter : uint8_t {
   resident_host,
   device_used,    // by all processes on it, as the driver says
@@ -99,7 +115,7 @@ enum class EventKind : uint8_t {
   out_of_memory,  // address: bytes free on the device, value: bytes asked for
   phase,          // value: a Phase
   step,           // value: the step that begins, from 0
-  action_begin,   // `action` of the schedule of the current phase
+  action_begin,   // `action` of the schedule of the current phase, or else a ProgramPart
   action_end,     //
   counter,        // address: a Counter; value: bytes, or of a loss the bits of a double
   hold,           // address, value: a block the allocator keeps from others; 0: the last freed

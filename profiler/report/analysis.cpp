@@ -9,6 +9,7 @@ namespace shardlens::profiler {
 namespace {
 
 constexpr size_t kMostFailures = 3;
+constexpr size_t kMostRunning = 1000;  // actions at a time, however many a damaged file begins
 
 }  // namespace
 
@@ -45,14 +46,26 @@ void Analysis::take(const Event& event) {
     case EventKind::release:
       return take_hold(event);
     case EventKind::action_begin:
-    case EventKind::action_end:
+      if (running_.size() < kMostRunning) running_.push_back(event.action);
       return;
+    case EventKind::action_end:
+      return end_action(event.action);
   }
+}
+
+/// Ends the innermost action with this number.
+void Analysis::end_action(int32_t action) {
+  const auto found = std::ranges::find(running_.rbegin(), running_.rend(), action);
+  if (found != running_.rend()) running_.erase(std::next(found).base());
 }
 
 Moment Analysis::moment_of(const Event& event) const {
   const int32_t action = std::max(event.action, -1);  // below: a segment's private pool
-  return {.time_ns = event.time_ns, .step = step_, .action = action, .phase = phase_};
+  return {.time_ns = event.time_ns,
+          .step = step_,
+          .action = action,
+          .phase = phase_,
+          .running = running_.empty() ? -1 : running_.back()};
 }
 
 Level& Analysis::level_of(size_t space) {

@@ -17,6 +17,7 @@ struct Moment {
   int64_t step = -1;  // the last that began; -1: none yet
   int32_t action = -1;
   Phase phase = Phase::starting;
+  int32_t running = -1;  // the action that runs, whether or not it is known to have allocated
 };
 
 /// A number of bytes with its peak, and the peak of a window of time.

@@ -208,6 +208,7 @@ class Analysis {
   void close_window();
   void take_segment(const Event& event);
   void take_hold(const Event& event);
+  void end_action(int32_t action);
   Moment moment_of(const Event& event) const;
   LedgerSample ledger_now(int64_t used_bytes) const;
   std::optional<int64_t> last_of(Counter counter) const;
@@ -231,6 +232,7 @@ class Analysis {
   std::array<std::array<std::optional<int64_t>, kPhases>, kSpaces> phase_peaks_;
   std::vector<StepPeak> steps_;
   Phase phase_ = Phase::starting;
+  std::vector<int32_t> running_;  // actions, the outermost first
   int64_t step_ = -1;
   bool in_step_ = false;
   int64_t events_ = 0;

@@ -7,6 +7,7 @@
 
 #include "base/strict_json.h"
 #include "profiler/program/pulled_levers.h"
+#include "profiler/recording/events.h"
 #include "profiler/report/block_names.h"
 #include "profiler/report/judgement_json.h"
 #include "profiler/report/place_totals.h"
@@ -35,6 +36,12 @@ Json moment_json(const Moment& at, const std::string& action) {
           {"phase", to_string(at.phase)},
           {"action", at.action},
           {"action_text", action}};
+}
+
+/// Returns the part of a program that ran at a moment, "backward"; null: none was recorded.
+Json part_json(const RankReport& rank, const Moment& at) {
+  const auto part = program_part(rank.header, at.running);
+  return part ? Json(to_string(*part)) : Json(nullptr);
 }
 
 Json tensors_json(const std::vector<NamedAllocation>& tensors) {
@@ -219,6 +226,7 @@ Json failures_json(const RankReport& rank) {
   Json json = Json::array();
   for (const OutOfMemory& failure : rank.out_of_memory) {
     json.push_back({{"at", moment_json(failure.at, failure.action)},
+                    {"part", part_json(rank, failure.at)},
                     {"requested_bytes", failure.asked_bytes},
                     {"category", to_string(failure.category)},
                     {"label", failure.label},
@@ -283,6 +291,7 @@ Json kept_json(const std::vector<KeptPlace>& kept) {
 
 Json at_peak_json(const RankReport& rank, const SpaceReport& space) {
   Json json = moment_json(space.peak_at, space.peak_action);
+  json["part"] = part_json(rank, space.peak_at);
   json["categories"] = categories_json(space.given);
   json["requested_categories"] = categories_json(space.asked);
   json["other_share"] = rank.other_share();

@@ -12,6 +12,7 @@
 #include "base/shown.h"
 #include "base/units.h"
 #include "profiler/program/pulled_levers.h"
+#include "profiler/recording/events.h"
 #include "profiler/recording/profile.h"
 #include "profiler/report/block_names.h"
 #include "profiler/report/place_totals.h"
@@ -55,6 +56,9 @@ std::string_view name_in(const Header& header, Category category) {
 std::string moment_text(const RankReport& rank, const Moment& at) {
   std::string text(to_string(at.phase));
   if (at.step >= 0) text += fmt::format(", step {}", at.step);
+  if (const auto part = program_part(rank.header, at.running)) {
+    text += fmt::format(", {}", to_string(*part));
+  }
   return fmt::format("{}, {}", text, time_text(at.time_ns, rank.has_times));
 }
 

@@ -272,3 +272,21 @@ TEST_CASE("a recording of a CPU has no reserved bytes, and an empty one has zero
   CHECK(host.at("peak").at("allocated_bytes") == 100);
   CHECK(host.at("peak").at("reserved_bytes").is_null());
 }
+
+TEST_CASE("a program without a schedule says in which part its peak was") {
+  Profile profile = small_recording();
+  profile.header.train.clear();
+  profile.header.evaluate.clear();
+  for (Event& event : profile.events) event.action = -1;
+  profile.events.insert(profile.events.begin(),
+                        {.action = static_cast<int32_t>(ProgramPart::backward),
+                         .kind = EventKind::action_begin});
+  const RankReport rank = analyse(profile);
+  CHECK_THAT(
+      report_text({rank}),
+      ContainsSubstring("  when                  training, step 0, backward, after 0.004 s"));
+  const auto json = nlohmann::json::parse(report_json({rank}));
+  CHECK(json.at("ranks").at(0).at("at_peak").at("part") == "backward");
+  profile.header.train = "schedule";  // then actions are those of the schedule
+  CHECK_THAT(report_text({analyse(profile)}), !ContainsSubstring("backward"));
+}

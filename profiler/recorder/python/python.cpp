@@ -23,6 +23,7 @@
 #include "profiler/recorder/python/autograd_places.h"
 #include "profiler/recorder/python/compiled_code.h"
 #include "profiler/recorder/python/frames.h"
+#include "profiler/recorder/python/program_parts.h"
 #include "profiler/recorder/python/thread_stacks.h"
 #include "profiler/recorder/recorder.h"
 #include "profiler/recorder/versions.h"
@@ -159,12 +160,22 @@ Category category_of_next(const SeenPlace& seen, StepPart part) {
   return in_backward ? category_of_part(part) : category_outside_rules(part);
 }
 
+/// Notes a forward that has begun, or that has ended because the program makes its next batch.
+void follow_forward(Recorder& active, const SeenPlace& seen, StepPart part) {
+  if (part == StepPart::backward) return;
+  const bool runs = seen.rule != nullptr && is_forward(seen.rule->function);
+  if (runs) return note_forward(active);
+  const bool is_input = seen.rule == nullptr ? makes_data() : seen.rule->category == Category::input;
+  if (is_input) end_forward(active);
+}
+
 Purpose purpose_of_next(Recorder& active) {
   ThreadStacks& stacks = ThreadStacks::stacks_of(active);
   const uint32_t innermost = stacks.find();
   const SeenPlace& seen = stacks.seen_place(innermost);
   const auto node = torch::autograd::get_current_node();
   const StepPart part = part_now(seen, node != nullptr);
+  follow_forward(active, seen, part);
   if (has_new_nodes()) place_new_nodes(seen.place);
   if (part == StepPart::forward) tell_forward();
   Purpose purpose = {.category = category_of_next(seen, part),
@@ -325,6 +336,7 @@ void shardlens_record_step(int64_t step) {
     sample_device(*active);
     sample_host_now_and_then(*active);
   }
+  if (Recorder* const active = Recorder::active()) end_forward(*active);
   coming_step = step;
   step_part = StepPart::before_forward;
 }
@@ -372,6 +384,18 @@ void shardlens_record_classify(uint64_t address, int32_t category, uint32_t name
   active->classify(reinterpret_cast<const void*>(address), static_cast<Category>(category), name);
 }
 
+void shardlens_record_begin_part(int32_t part) {
+  Recorder* const active = Recorder::active();
+  if (active == nullptr || part < 0 || part >= kProgramParts) return;
+  begin_part(*active, static_cast<ProgramPart>(part));
+}
+
+void shardlens_record_end_part(int32_t part) {
+  Recorder* const active = Recorder::active();
+  if (active == nullptr || part < 0 || part >= kProgramParts) return;
+  end_part(*active, static_cast<ProgramPart>(part));
+}
+
 void shardlens_record_begin_backward() {
   Recorder* const active = Recorder::active();
   BackwardCall call;
@@ -379,12 +403,14 @@ void shardlens_record_begin_backward() {
     ThreadStacks& stacks = ThreadStacks::stacks_of(*active);
     call.frame = stacks.find();
     call.place = stacks.seen_place(call.frame).place;
+    begin_part(*active, ProgramPart::backward);
   }
   begin_backward(call);
 }
 
 void shardlens_record_end_backward() {
   end_backward();
+  shardlens_record_end_part(static_cast<int32_t>(ProgramPart::backward));
   shardlens_record_await_collectives();  // as DDP does in its last callback
 }
 

@@ -77,8 +77,11 @@ void shardlens_record_name_next(uint32_t name);
 void shardlens_record_recategorise(uint64_t address, int32_t category, uint32_t name);
 /// Sets both if the block has no category yet.
 void shardlens_record_classify(uint64_t address, int32_t category, uint32_t name);
-/// The calling thread calls backward between these. What autograd's threads allocate for it gets
-/// the caller's line.
+/// The program is in a part of a step (ProgramPart) between these.
+void shardlens_record_begin_part(int32_t part);
+void shardlens_record_end_part(int32_t part);
+/// The calling thread calls backward between these, which is that part, too. What autograd's
+/// threads allocate for it gets the caller's line.
 void shardlens_record_begin_backward();
 void shardlens_record_end_backward();
 /// Calls `look` once, on Python's main thread, soon after the next forward has allocated.

@@ -1,4 +1,5 @@
-"""Records programs (scripts/explained/named.py) and looks for the names and categories of their blocks.
+"""Records programs (scripts/explained/named.py) and looks for the names and categories of their blocks,
+and for the parts of their steps (parts.py there).
 
     named_cases.py quick|long [CASE...]
 
@@ -178,9 +179,54 @@ def check_kinds_of_lightning(folder):
     check_kinds(folder, "lightning")
 
 
-QUICK = [check_deferred, check_autocast, check_assigned, check_kinds_of_torch]
+def slices_of(run):
+    """Returns the actions of a run, as Perfetto gets them, in the order in which they begin."""
+    file = run.parent / "trace.json"
+    shardlens("profile", "export", run, "--format", "perfetto", "--out", file)
+    events = json.loads(file.read_text())["traceEvents"]
+    names = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    found = [e for e in events if e["ph"] == "X" and names[e["tid"]] == "actions"]
+    return sorted(found, key=lambda event: event["ts"])
+
+
+def check_parts(folder):
+    """Each part that the program measured is recorded, in the same order and within the same time."""
+    done = OnNullDevice(folder, PYTHON, HERE / "scripts" / "explained" / "parts.py")
+    done.expect(0, "as PyTorch counted: equal")
+    own = json.loads(next(line for line in done.text.split("\n") if line.startswith("[[")))
+    found = [(event["name"], event["dur"] / 1000) for event in slices_of(done.out)]
+    if [name for name, _ in found] != [name for name, _ in own]:
+        raise AssertionError(f"{found} are not {own}")
+    failed = own.index(next(part for i, part in enumerate(own) if part[0] == "optimizer" == own[i + 1][0]))
+    for i, ((name, ms), (_, own_ms)) in enumerate(zip(found, own)):
+        # A forward ends when backward is called; a step that failed, when it is tried again.
+        if ms > own_ms + (20 if name == "forward" else 0.2) and i != failed:
+            raise AssertionError(f"{name}: {ms} ms are more than the program's {own_ms}")
+    inputs = [ms for name, ms in found if name == "input"]
+    if min(inputs) < 20:
+        raise AssertionError(f"a batch takes 20 ms, but {inputs} were recorded")
+    part = report_of(done.out)["at_peak"]["part"]
+    if part not in ("forward", "backward", "optimizer"):
+        raise AssertionError(f"the peak is in {part}")
+
+
+def check_collectives(folder):
+    """FSDP2 communicates within forward and backward, and the recording knows each time."""
+    slices = slices_of(recorded(folder, "deferred", flags=EIGHT).out)
+    names = [event["name"] for event in slices]
+    if names.count("forward") != 9 or names.count("backward") != 9 or names.count("optimizer") != 3:
+        raise AssertionError(names)
+    for backward in (event for event in slices if event["name"] == "backward"):
+        end = backward["ts"] + backward["dur"]
+        inside = [e for e in slices if backward["ts"] <= e["ts"] < end and e["name"] == "communication"]
+        if len(inside) < 4:
+            raise AssertionError(f"{len(inside)} collectives in a backward of 4 blocks: {names}")
+
+
+QUICK = [check_deferred, check_autocast, check_assigned, check_kinds_of_torch,
+         check_parts]
 MORE = [check_reduced_at_once, check_reduced_last, check_mixed_precision, check_without_optimizer,
-        check_inference, check_kinds_of_fsdp2]
+        check_inference, check_kinds_of_fsdp2, check_collectives]
 WITH = {"transformers": [check_kinds_of_transformers], "accelerate": [check_kinds_of_accelerate],
         "lightning": [check_kinds_of_lightning], "filelock": [check_compiled, check_two_walks]}
 

@@ -38,11 +38,12 @@ IS_SERVER = "SHARDLENS_WARM" in os.environ  # forks for variants (warm.py), or w
 
 def _changes():
     """Returns, by a module's name, the functions that change it once it has been executed."""
-    from . import (autotuning, collectives, cudnn, experts, missing_calls, ranks, recording, uses,
-                   values)
+    from . import (autotuning, collectives, cudnn, experts, missing_calls, parts, ranks, recording,
+                   uses, values)
 
     always = {
-        "torch": [recording.follow_values if ASKED_FOR else recording.prepare, uses.prepare],
+        "torch": [recording.follow_values if ASKED_FOR else recording.prepare, uses.prepare,
+                  parts.watch_saves],
         "torch.cuda.graphs": [uses.watch_graphs],
         "torch.utils.checkpoint": [uses.watch_checkpoint],
         "torch._higher_order_ops.wrap": [uses.watch_compiled_checkpoint],
@@ -54,6 +55,9 @@ def _changes():
         "torch.distributed.tensor.parallel.api": [uses.watch_tensor_parallel],
         "deepspeed": [uses.watch_deepspeed],
         "torch.distributed.fsdp._fully_shard._fsdp_param_group": [recording.watch_fsdp2],
+        "torch.utils.data.dataloader": [parts.watch_input],
+        "torch.distributed.checkpoint.state_dict_saver": [parts.watch_distributed_saves],
+        "safetensors.torch": [parts.watch_safetensors],
         "torch.distributed.checkpoint.state_dict": [recording.watch_checkpoints],
         "ray.train.v2._internal.execution.worker_group.worker": [recording.end_with_ray_worker],
     }

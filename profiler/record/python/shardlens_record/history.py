@@ -85,6 +85,11 @@ class Recorder:
     def await_forward(self, look):
         """Does nothing: only the recorder in C++ sees a forward."""
 
+    def begin_part(self, part):
+        """Does nothing: a history has no place for parts of steps."""
+
+    end_part = begin_part
+
     def begin_backward(self):
         """Does nothing: what autograd allocates has no line here."""
 

@@ -36,6 +36,8 @@ def load():
     library.shardlens_set_routing.argtypes = [ctypes.c_int32, ctypes.c_double]
     library.shardlens_place_experts.argtypes = [ctypes.c_int64, ctypes.c_int64]
     library.shardlens_record_step.argtypes = [ctypes.c_int64]
+    for report in (library.shardlens_record_begin_part, library.shardlens_record_end_part):
+        report.argtypes = [ctypes.c_int32]
     library.shardlens_record_name.argtypes = [ctypes.c_char_p]
     library.shardlens_record_name.restype = ctypes.c_uint32
     library.shardlens_record_group.argtypes = [ctypes.c_char_p, ctypes.POINTER(ctypes.c_int32),
@@ -81,6 +83,8 @@ class Recorder:
         self.recategorise = library.shardlens_record_recategorise
         self.classify = library.shardlens_record_classify
         self.name_next = library.shardlens_record_name_next
+        self.begin_part = library.shardlens_record_begin_part
+        self.end_part = library.shardlens_record_end_part
         self.begin_backward = library.shardlens_record_begin_backward
         self.end_backward = library.shardlens_record_end_backward
         self.find_workspaces = library.shardlens_record_workspaces

@@ -14,7 +14,7 @@ import time
 import weakref
 
 from . import (IS_ATTACHED, OPTIONS, PULLED, account, blocks, bounds, compiled, counters, cudnn, experts,
-               groups, history, library, models, ranks, sources, uses, values)
+               groups, history, library, models, parts, ranks, sources, uses, values)
 from .guards import describe, doubts, guarded, replace, say
 
 # Most programs are recorded without it, and start sooner.
@@ -167,6 +167,7 @@ def _open(torch, world_size, local_rank):
         _Recording.recorder = kind(start)
     _Recording.process = os.getpid()
     blocks.begin(_Recording.recorder)
+    parts.begin(_Recording.recorder)
     _Recording.recorder.await_forward(_look_at_forward)
     if kind is library.Recorder:
         groups.tell(_Recording.recorder)
@@ -394,6 +395,7 @@ def _made(optimizer):
     if not _is_recording():
         return
     _Recording.stepping = None  # the program continues with another optimizer
+    parts.end_optimizers()
     if _Recording.step < 0:
         models.tell_parameters(optimizer)
         _step_begins()
@@ -402,6 +404,7 @@ def _made(optimizer):
 def _before_step(optimizer, *_):
     if _is_recording():
         models.tell_gradients(optimizer)
+        parts.begin_optimizer(optimizer)
 
 
 def _end_early():
@@ -416,6 +419,7 @@ def _end_early():
 def _after_step(optimizer, *_):
     if _Recording.ended_early:
         os._exit(0)  # the program has caught SystemExit
+    parts.end_optimizer(optimizer)
     if not _is_recording() or _Recording.makes_state:
         return
     _tell_state(optimizer)
