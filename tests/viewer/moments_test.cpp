@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "profiler/exchange/write_recording.h"
 #include "tests/support/recordings/failing_recording.h"
 #include "tests/support/recordings/random_events.h"
 #include "tests/support/recordings/stacked_recording.h"
@@ -337,11 +338,142 @@ TEST_CASE("an action of the ribbon says its name and length, and a press selects
   const std::string text = presenter.hover_text(x, y);
   CAPTURE(text);
   CHECK(text.starts_with("FORWARD"));
-  CHECK(text.find(" ms\n") != std::string::npos);
+  CHECK(text.find(" ms\nbegins ") != std::string::npos);
+  CHECK(text.find(" at its end\n") != std::string::npos);
   presenter.press(x, y);
   presenter.release();
   REQUIRE(presenter.state().selection);
   CHECK(presenter.state().selection->length() > 0);
+}
+
+namespace {
+
+/// A recorded Python program: a step with a batch, forward, backward with a collective in it, and
+/// an optimizer's step, each of which allocates 1 MiB and keeps it.
+profiler::Profile program_with_parts() {
+  using profiler::EventKind;
+  using profiler::ProgramPart;
+  profiler::Profile profile;
+  profile.header.device = "null:h100";
+  profile.strings = {"", "train.py:7 forward", "Mlp.forward", "train.py"};
+  profile.stacks.frames.push_back({.caller = 0, .file = 3, .function = 2, .line = 7});
+  profile.stacks.of_label = {0, 1};
+  int64_t time_ns = 0;
+  const auto mark = [&](EventKind kind, int64_t value, int32_t action = -1) {
+    time_ns += 1'000'000;
+    profile.events.push_back({.time_ns = time_ns, .value = value, .action = action, .kind = kind});
+  };
+  const auto allocate = [&] {
+    time_ns += 1'000'000;
+    profile.events.push_back({.time_ns = time_ns,
+                              .address = static_cast<uint64_t>(time_ns),
+                              .value = 1 << 20,
+                              .label = 1,
+                              .kind = EventKind::alloc});
+  };
+  const auto in_part = [&](ProgramPart part, bool communicates) {
+    mark(EventKind::action_begin, 0, static_cast<int32_t>(part));
+    allocate();
+    constexpr auto kAsks = static_cast<int32_t>(ProgramPart::communication);
+    if (communicates) mark(EventKind::action_begin, 0, kAsks);
+    if (communicates) mark(EventKind::action_end, 0, kAsks);
+    mark(EventKind::action_end, 0, static_cast<int32_t>(part));
+  };
+  mark(EventKind::phase, static_cast<int64_t>(profiler::Phase::training));
+  mark(EventKind::step, 0);
+  in_part(ProgramPart::input, false);
+  in_part(ProgramPart::forward, false);
+  in_part(ProgramPart::backward, true);
+  in_part(ProgramPart::optimizer, false);
+  return profile;
+}
+
+struct Program {
+  explicit Program(const profiler::Profile& profile) {
+    state.files = {folder.file("program.slp")};
+    profiler::write_recording(profile, state.files[0]);
+  }
+  tests::TemporaryFolder folder;
+  ViewState state;
+};
+
+/// Returns the first lines of all tooltips of a row of the ribbon, from the left.
+std::vector<std::string> parts_in_row(Presenter& presenter, double part_of_height) {
+  const Area ribbon = only_area(presenter, Area::Kind::ribbon);
+  const float y = ribbon.box.y + static_cast<float>(part_of_height) * ribbon.box.h;
+  std::vector<std::string> parts;
+  for (float x = ribbon.box.x; x < ribbon.box.right(); x += 1) {
+    const std::string text = presenter.hover_text(x, y);
+    const std::string first = text.substr(0, text.find_first_of(":\n"));
+    if (first == "nothing ran here" || (!parts.empty() && parts.back() == first)) continue;
+    parts.push_back(first);
+  }
+  return parts;
+}
+
+}  // namespace
+
+TEST_CASE("the ribbon of a Python program has its parts, a legend and the peak's part") {
+  const Program program(program_with_parts());
+  Presenter presenter(program.state, "");
+  act(presenter, "align.time");
+  CHECK(parts_in_row(presenter, 0.25) ==
+        std::vector<std::string>{"input", "forward", "backward", "optimizer"});
+  CHECK(parts_in_row(presenter, 0.75) == std::vector<std::string>{"communication"});
+  const Picture& picture = pictured(presenter);
+  for (const char* text : {"phase", "comm.", "forward", "backward", "optimizer"}) {
+    CAPTURE(text);
+    CHECK(says(picture, text));
+  }
+  // The last of four allocations is the peak.
+  CHECK(says(picture, "step 0, optimizer of Mlp, 0.013 s from step 0"));
+  const Area ribbon = only_area(presenter, Area::Kind::ribbon);
+  for (float x = ribbon.box.x; x < ribbon.box.right(); x += 1) {
+    const std::string text = presenter.hover_text(x, ribbon.box.y + ribbon.box.h / 4);
+    if (!text.starts_with("backward")) continue;
+    CHECK(text ==
+          "backward\nstep 0, 4.000 ms\nbegins 0.007000 s from step 0\n"
+          "at most 3.00 MiB, 3.00 MiB at its end\nclick to select it");
+    presenter.press(x, ribbon.box.y + ribbon.box.h / 4);
+    presenter.release();
+    break;
+  }
+  REQUIRE(presenter.state().selection);
+  CHECK(says(pictured(presenter), "4.000 ms: 1.00 MiB allocated, 0 B freed, 1.00 MiB more"));
+}
+
+TEST_CASE("a program that does not communicate has one row, and no row is empty") {
+  profiler::Profile profile = program_with_parts();
+  std::erase_if(profile.events, [](const profiler::Event& event) {
+    return event.action == static_cast<int32_t>(profiler::ProgramPart::communication);
+  });
+  const Program program(profile);
+  Presenter presenter(program.state, "");
+  act(presenter, "align.time");
+  CHECK(parts_in_row(presenter, 0.75) == parts_in_row(presenter, 0.25));
+  CHECK_FALSE(says(pictured(presenter), "comm."));
+}
+
+TEST_CASE("parts of a program may end in any order") {
+  profiler::Profile profile = program_with_parts();
+  // A file is saved from the forward on until after the backward has begun.
+  const auto mark = [](int64_t time_ns, profiler::EventKind kind) {
+    return profiler::Event{.time_ns = time_ns,
+                           .action = static_cast<int32_t>(profiler::ProgramPart::checkpoint),
+                           .kind = kind};
+  };
+  profile.events.push_back(mark(6'500'000, profiler::EventKind::action_begin));
+  profile.events.push_back(mark(9'500'000, profiler::EventKind::action_end));
+  std::ranges::stable_sort(profile.events, {}, &profiler::Event::time_ns);
+  const Lane lane = lane_of(profile);
+  std::vector<std::pair<int64_t, int64_t>> spans;
+  for (const Span& span : lane.arrays().spans) spans.emplace_back(span.begin_ns, span.end_ns);
+  CHECK(spans == std::vector<std::pair<int64_t, int64_t>>{{3'000'000, 5'000'000},
+                                                          {6'000'000, 8'000'000},
+                                                          {6'500'000, 9'500'000},
+                                                          {9'000'000, 13'000'000},
+                                                          {11'000'000, 12'000'000},
+                                                          {14'000'000, 16'000'000}});
 }
 
 TEST_CASE("a program without actions has no ribbon") {

@@ -101,7 +101,7 @@ TEST_CASE("text has a contrast of 4.5 on every background, in every theme") {
     CHECK(contrast(c.plot, blend(c.cursor.with_alpha(230), c.plot)) >= 4.5);
     CHECK(contrast(c.text, blend(c.accent.with_alpha(70), c.plot)) >= 4.5);
     CHECK(contrast(c.text, c.grid) >= 4.5);
-    for (int part = 0; part < 8; ++part) {
+    for (int part = 0; part < kPassParts; ++part) {
       CAPTURE(part);
       CHECK(contrast(c.text, color_of(static_cast<PassPart>(part), theme)) >= 4.5);
     }

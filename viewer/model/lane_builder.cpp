@@ -57,7 +57,8 @@ void fill_peaks(LaneData& data) {
 }  // namespace
 
 LaneBuilder::LaneBuilder(const profiler::Header& header, std::optional<Space> space)
-    : space_(space.value_or(header.space_of_tensors())) {
+    : space_(space.value_or(header.space_of_tensors())),
+      has_schedule_(!profiler::program_part(header, 0)) {
   data_.stretches.push_back({.phase = Phase::starting});
 }
 
@@ -332,10 +333,11 @@ void LaneBuilder::end_action(const Event& event) {
   for (size_t i = running_.size(); i-- > 0;) {
     if (data_.spans[running_[i]].action != event.action) continue;
     // A damaged recording may never end an action: the action then ends with the one around it.
-    for (size_t inner = i; inner < running_.size(); ++inner) {
-      data_.spans[running_[inner]].end_ns = last_ns_;
-    }
-    running_.resize(i);
+    // The parts of a program may end in any order.
+    const size_t end = has_schedule_ ? running_.size() : i + 1;
+    for (size_t inner = i; inner < end; ++inner) data_.spans[running_[inner]].end_ns = last_ns_;
+    running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i),
+                   running_.begin() + static_cast<std::ptrdiff_t>(end));
     return;
   }
 }

@@ -51,6 +51,7 @@ class LaneBuilder {
   void close_stretch(int64_t time_ns);
 
   profiler::Space space_;
+  bool has_schedule_;
   profiler::BlockTracker tracker_;
   profiler::AddressMap live_;              // indices of blocks by address
   std::map<uint64_t, uint32_t> segments_;  // in a lane of segments, their blocks by address,

@@ -6,6 +6,8 @@
 #include <set>
 #include <stdexcept>
 
+#include "profiler/recording/events.h"
+
 namespace shardlens::viewer {
 
 namespace {
@@ -36,6 +38,25 @@ PassPart part_of(ActionKind kind) {
     case ActionKind::clip:
     case ActionKind::optimizer_step:
       return PassPart::optimizer;
+  }
+  return PassPart::other;
+}
+
+PassPart pass_part(profiler::ProgramPart part) {
+  using profiler::ProgramPart;
+  switch (part) {
+    case ProgramPart::input:
+      return PassPart::input;
+    case ProgramPart::forward:
+      return PassPart::forward;
+    case ProgramPart::backward:
+      return PassPart::backward;
+    case ProgramPart::optimizer:
+      return PassPart::optimizer;
+    case ProgramPart::communication:
+      return PassPart::communication;
+    case ProgramPart::checkpoint:
+      return PassPart::checkpoint;
   }
   return PassPart::other;
 }
@@ -71,7 +92,13 @@ ActionNames::Names::Names(const std::string& text) {
 }
 
 ActionNames::ActionNames(const profiler::Header& header)
-    : train_(header.train), evaluate_(header.evaluate) {}
+    : train_(header.train), evaluate_(header.evaluate) {
+  for (int32_t i = 0; i < profiler::kProgramParts; ++i) {
+    const auto part = profiler::program_part(header, i);
+    if (!part) return;
+    parts_.push_back({.text = std::string(to_string(*part)), .part = pass_part(*part), .unit = ""});
+  }
+}
 
 ActionName ActionNames::name_of(profiler::Phase phase, int32_t action) const {
   if (action < 0) return {.text = "outside a pass", .part = PassPart::other, .unit = ""};
@@ -84,12 +111,32 @@ PassPart ActionNames::part_of(profiler::Phase phase, int32_t action) const {
   return known != nullptr ? known->part : PassPart::other;
 }
 
+PassParts ActionNames::listed_parts() const {
+  PassParts parts = 0;
+  for (const Names* const names : {&train_, &evaluate_}) {
+    for (const ActionName& name : names->listed) parts |= only(name.part);
+  }
+  return parts;
+}
+
 /// Returns the action's name; nullptr if the schedule has no such action.
 const ActionName* ActionNames::find(profiler::Phase phase, int32_t action) const {
   const Names& names = phase == profiler::Phase::evaluating ? evaluate_ : train_;
   if (action < 0) return nullptr;
+  if (static_cast<size_t>(action) < parts_.size()) return &parts_[static_cast<size_t>(action)];
   const auto index = static_cast<size_t>(names.repetition.index_of(action));
   return index < names.listed.size() ? &names.listed[index] : nullptr;
+}
+
+PassParts parts_of(const Lane& lane, const ActionNames& names) {
+  if (lane.arrays().spans.empty()) return 0;
+  if (!names.are_of_program()) return names.listed_parts();
+  PassParts parts = 0;
+  for (const Span& span : lane.arrays().spans) {
+    const Stretch& stretch = lane.arrays().stretches[static_cast<size_t>(span.stretch)];
+    parts |= only(names.part_of(stretch.phase, span.action));
+  }
+  return parts;
 }
 
 std::vector<Landmark> landmarks_of(const Lane& lane, const ActionNames& names, size_t stretch) {
@@ -101,7 +148,11 @@ std::vector<Landmark> landmarks_of(const Lane& lane, const ActionNames& names, s
   std::set<std::string> known;
   for (; span != spans.end() && span->stretch == wanted; ++span) {
     const ActionName name = names.name_of(phase, span->action);
-    if (name.unit.empty() && name.part != PassPart::loss) continue;
+    const bool is_of_program = name.part == PassPart::forward || name.part == PassPart::backward ||
+                               name.part == PassPart::optimizer;
+    const bool is_known = !name.unit.empty() || name.part == PassPart::loss ||
+                          (names.are_of_program() && is_of_program);
+    if (!is_known) continue;
     const std::string key = fmt::format("{}:{}", static_cast<int>(name.part), name.unit);
     if (known.insert(key).second) landmarks.push_back({key, span->begin_ns});
   }

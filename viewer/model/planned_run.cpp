@@ -133,10 +133,13 @@ Run planned_run(const PlanRequest& request, std::optional<profiler::Space> space
   run.request_name = request.name;
   run.request_config = request.config;
   ActionNames names(planned.timeline.header);
+  Lane lane = lane_of(planned.timeline, space);
+  const PassParts parts = parts_of(lane, names);
   run.ranks.push_back({.path = "",
-                       .lane = lane_of(planned.timeline, space),
+                       .lane = std::move(lane),
                        .names = std::move(names),
-                       .stamp = {}});
+                       .stamp = {},
+                       .parts = parts});
   return run;
 }
 

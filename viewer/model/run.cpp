@@ -144,11 +144,13 @@ void open_lane_of(Job& job, const std::string& cache_folder, const ReadProgress&
         fmt::format("{}: it contains no tensor allocation; {}", job.path, why));
   }
   ActionNames names(lane.info().header);
+  const PassParts parts = parts_of(lane, names);
   job.opened = RankLane{.path = job.path,
                         .lane = std::move(lane),
                         .names = std::move(names),
                         .stamp = stamp,
-                        .notes = profiler::notes_beside(job.path)};
+                        .notes = profiler::notes_beside(job.path),
+                        .parts = parts};
 }
 
 /// Plans a file. Errors name the file: errors about a configuration only name its flags.

@@ -21,6 +21,10 @@ struct RankLane {
   int patience = 0;      // how many checks to skip while nothing is new
   int wait = 0;          // how many of these are left
   profiler::RecordingNotes notes = {};
+  PassParts parts = 0;  // of its actions
+
+  /// True if a part of its actions is communication, which then has a row of its own in a ribbon.
+  bool communicates() const { return (parts & kCommunicationParts) != 0; }
 };
 
 /// The part of a device's memory that a rank takes, as the verdict of `record` counts it.

@@ -177,11 +177,13 @@ Color line_color(size_t run, Theme theme) {
 }
 
 Color color_of(PassPart part, Theme theme) {
-  constexpr std::array on_light = {rgb(0x9AA4AF), rgb(0xE79A66), rgb(0x7FC4EA), rgb(0xF0DC5A),
-                                   rgb(0xB889E8), rgb(0xDDA0C4), rgb(0x5FBF9F), rgb(0xC5CBD2)};
-  constexpr std::array on_dark = {rgb(0x565F69), rgb(0x93491A), rgb(0x2C678A), rgb(0x6E6114),
-                                  rgb(0x6E41A8), rgb(0x824A6E), rgb(0x1F6650), rgb(0x414851)};
-  const auto index = static_cast<size_t>(part) % on_light.size();
+  constexpr std::array<Color, kPassParts> on_light = {
+      rgb(0x9AA4AF), rgb(0xE79A66), rgb(0x7FC4EA), rgb(0xF0DC5A), rgb(0xB889E8),
+      rgb(0xDDA0C4), rgb(0x5FBF9F), rgb(0xE79A66), rgb(0xC9B26B), rgb(0xC5CBD2)};
+  constexpr std::array<Color, kPassParts> on_dark = {
+      rgb(0x565F69), rgb(0x93491A), rgb(0x2C678A), rgb(0x6E6114), rgb(0x6E41A8),
+      rgb(0x824A6E), rgb(0x1F6650), rgb(0x93491A), rgb(0x5E5320), rgb(0x414851)};
+  const auto index = static_cast<size_t>(part);
   return theme == Theme::light ? on_light[index] : on_dark[index];
 }
 

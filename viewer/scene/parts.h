@@ -118,6 +118,7 @@ int hatch_period(const Scene& scene);
 std::string stretch_text(const Lane& lane, int64_t change);
 std::string action_text(const RankLane& rank, int64_t change);
 std::string clock_text(const Lane& lane, int64_t change, int digits = 3);
+std::string clock_text_at(const Lane& lane, int64_t time_ns, int digits);
 
 /// Draws bands, blocks, addresses, folds, differences or outlines, depending on the state.
 void draw_plot(Scene& scene, const ShownRun& one, const CardGeometry& card);

@@ -136,17 +136,30 @@ const Span* Presenter::span_under(const Area& area, float x, float y) const {
   if (!position) return nullptr;
   const auto whole = static_cast<int64_t>(*position);
   const int64_t time_ns = warp.is_by_change() ? rank.lane.time_of(whole) : whole;
-  return ribbon_span(rank.lane, rank.names, time_ns, y > area.box.y + area.box.h / 2);
+  const bool is_lower = rank.communicates() && y > area.box.y + area.box.h / 2;
+  return ribbon_span(rank.lane, rank.names, time_ns, is_lower);
 }
 
 std::string Presenter::span_text(const Area& area, const Span& span) const {
   const RankLane& rank = opened_.runs[area.run].ranks[area.index];
-  const Stretch& stretch = rank.lane.arrays().stretches[static_cast<size_t>(span.stretch)];
-  return fmt::format("{}\n{}, {:.3f} ms\nclick to select it",
-                     rank.names.name_of(stretch.phase, span.action).text,
-                     stretch.number >= 0 ? fmt::format("step {}", stretch.number)
-                                         : std::string(to_string(stretch.phase)),
-                     static_cast<double>(span.end_ns - span.begin_ns) / 1e6);
+  const Lane& lane = rank.lane;
+  const Stretch& stretch = lane.arrays().stretches[static_cast<size_t>(span.stretch)];
+  const ActionName name = rank.names.name_of(stretch.phase, span.action);
+  const int64_t first = lane.change_at(static_cast<double>(span.begin_ns));
+  const int64_t end = lane.change_at(static_cast<double>(span.end_ns + 1));
+  const std::string asks = name.part == PassPart::communication
+                               ? ": until the program has asked for it; transfers take longer"
+                               : "";
+  constexpr int kMicroseconds = 6;
+  return fmt::format(
+      "{}{}\n{}, {:.3f} ms\nbegins {}\nat most {}, {} at its end\nclick to select it", name.text,
+      asks,
+      stretch.number >= 0 ? fmt::format("step {}", stretch.number)
+                          : std::string(to_string(stretch.phase)),
+      static_cast<double>(span.end_ns - span.begin_ns) / 1e6,
+      clock_text_at(lane, span.begin_ns, kMicroseconds),
+      bytes_text(lane.extent_of_changes(first, end).max_bytes),
+      bytes_text(sum_of(lane.pyramid().bytes_after(end - 1))));
 }
 
 /// Selects the action that the ribbon shows at a point, as a part of the axis.
@@ -345,8 +358,7 @@ std::string Presenter::hover_text(float x, float y) {
   if (area->kind == Area::Kind::control) return control_text(input(), *area) + outcome_of(*area);
   if (area->kind == Area::Kind::ribbon) {
     const Span* const span = span_under(*area, x, y);
-    return span == nullptr ? "above: computation, below: communication; nothing ran here"
-                           : span_text(*area, *span);
+    return span == nullptr ? "nothing ran here" : span_text(*area, *span);
   }
   if (area->kind != Area::Kind::lane) return control_text(input(), *area);
   const auto begin = x_at(*area, x);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "profiler/recording/profile.h"
+#include "profiler/recording/python_rules.h"
 #include "viewer/scene/parts.h"
 #include "viewer/state/lanes.h"
 
@@ -104,7 +105,8 @@ LaneLists lane_lists(const SceneInput& input) {
 
 namespace {
 
-/// True if a run has actions: only our own runs have, and the ribbon shows nothing else.
+/// True if a run has actions, which the ribbon shows: recordings that are older than parts of
+/// programs have none, nor have snapshots.
 bool has_actions(const Run& run) {
   return std::ranges::any_of(
       run.ranks, [](const RankLane& rank) { return !rank.lane.arrays().spans.empty(); });
@@ -245,8 +247,11 @@ bool is_decisive(Category category) {
 }
 
 std::string clock_text(const Lane& lane, int64_t change, int digits) {
+  return clock_text_at(lane, lane.time_of(change), digits);
+}
+
+std::string clock_text_at(const Lane& lane, int64_t time_ns, int digits) {
   constexpr double kNsPerSecond = 1e9;
-  const int64_t time_ns = lane.time_of(change);
   const Stretch* const first = lane.first_step();
   if (first == nullptr) {
     return fmt::format("at {:.{}f} s", static_cast<double>(time_ns) / kNsPerSecond, digits);
@@ -262,11 +267,46 @@ std::string stretch_text(const Lane& lane, int64_t change) {
   return std::string(to_string(stretch->phase));
 }
 
+namespace {
+
+/// Returns the class of the program's innermost module whose forward made a label; empty if there
+/// is none.
+std::string_view module_of(const Lane& lane, uint32_t label) {
+  constexpr std::string_view kForward = ".forward";
+  const profiler::Stacks& stacks = lane.info().stacks;
+  uint32_t at = stacks.innermost_frame(label);
+  while (at != 0 && at < stacks.frames.size()) {
+    const profiler::StackFrame& frame = stacks.frames[at];
+    const std::string_view function = lane.label(frame.function);
+    if (function.ends_with(kForward) && profiler::is_of_program(lane.label(frame.file))) {
+      return function.substr(0, function.size() - kForward.size());
+    }
+    at = frame.caller < at ? frame.caller : 0;
+  }
+  return "";
+}
+
+/// Returns what a change allocates or frees: its name, "layers.11.mlp.up.weight", or else the
+/// module that made it; empty if neither is known.
+std::string_view subject_of_change(const Lane& lane, int64_t change) {
+  const uint32_t block = block_of(lane.arrays().words[static_cast<size_t>(change)]);
+  const std::string_view name = lane.name(block);
+  return name.empty() ? module_of(lane, lane.arrays().blocks[block].label) : name;
+}
+
+}  // namespace
+
 std::string action_text(const RankLane& rank, int64_t change) {
-  const Span* const span = rank.lane.span_at(rank.lane.time_of(change));
+  const int64_t time_ns = rank.lane.time_of(change);
+  // The part of a program in which it communicates says more than that it does.
+  const Span* const part =
+      rank.names.are_of_program() ? ribbon_span(rank.lane, rank.names, time_ns, false) : nullptr;
+  const Span* const span = part != nullptr ? part : rank.lane.span_at(time_ns);
   const Stretch* const stretch = rank.lane.stretch_of_change(change);
   if (span == nullptr || stretch == nullptr) return "";
-  return rank.names.name_of(stretch->phase, span->action).text;
+  const std::string name = rank.names.name_of(stretch->phase, span->action).text;
+  const std::string_view subject = part == nullptr ? "" : subject_of_change(rank.lane, change);
+  return subject.empty() ? name : fmt::format("{} of {}", name, subject);
 }
 
 std::string moment_text(const RankLane& rank, int64_t change) {

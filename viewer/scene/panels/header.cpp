@@ -174,6 +174,20 @@ bool has_plan_lines(const Scene& scene) {
                              [](const ShownRun& one) { return one.plan_warp != nullptr; });
 }
 
+/// Returns the parts of steps that the ribbons under the plots show.
+std::vector<PassPart> ribbon_parts(const Scene& scene) {
+  PassParts parts = 0;
+  if (scene.state().panels.ribbon) {
+    for (const ShownRun& one : scene.shown) parts |= one.lane->parts;
+  }
+  std::vector<PassPart> used;
+  for (int i = 0; i < kPassParts; ++i) {
+    const auto part = static_cast<PassPart>(i);
+    if (part != PassPart::other && (parts & only(part)) != 0) used.push_back(part);
+  }
+  return used;
+}
+
 /// The lines of the legend: an entry that does not fit in a line begins the next one.
 class LegendLines {
  public:
@@ -215,6 +229,27 @@ size_t needed_lines(const std::vector<float>& widths, float width) {
   LegendLines lines({0, 0, width, static_cast<float>(widths.size() + 1)}, 1);
   for (const float one : widths) lines.take(one);
   return lines.count();
+}
+
+float part_width(Scene& scene, PassPart part) {
+  return scene.paint.px(30) + scene.paint.width(Style::small, to_string(part));
+}
+
+/// Returns the parts of steps that the legend names: all, or none if there is no room for them.
+std::vector<PassPart> legend_parts(Scene& scene) {
+  std::vector<PassPart> parts = ribbon_parts(scene);
+  std::vector<float> widths = legend_widths(scene);
+  for (const PassPart part : parts) widths.push_back(part_width(scene, part));
+  if (needed_lines(widths, scene.geometry.legend.w) > kMostLegendLines) parts.clear();
+  return parts;
+}
+
+void draw_legend_part(Scene& scene, PassPart part, Box entry) {
+  Painter& paint = scene.paint;
+  paint.fill({entry.x, entry.y + entry.h / 2 - paint.px(3), paint.px(14), paint.px(6)},
+             color_of(part, scene.state().theme));
+  entry.take_left(paint.px(18));
+  paint.text(entry, to_string(part), paint.colors.text, Style::small);
 }
 
 /// Draws the categories in stacking order from the top, and how many do not fit.
@@ -288,7 +323,9 @@ void draw_header(Scene& scene) {
 }
 
 size_t legend_lines(Scene& scene) {
-  return std::min(kMostLegendLines, needed_lines(legend_widths(scene), scene.geometry.legend.w));
+  std::vector<float> widths = legend_widths(scene);
+  for (const PassPart part : legend_parts(scene)) widths.push_back(part_width(scene, part));
+  return std::min(kMostLegendLines, needed_lines(widths, scene.geometry.legend.w));
 }
 
 void draw_legend(Scene& scene) {
@@ -314,6 +351,9 @@ void draw_legend(Scene& scene) {
     }
     entry.take_left(paint.px(19));
     paint.text(entry, "plan", paint.colors.text, Style::small);
+  }
+  for (const PassPart part : legend_parts(scene)) {
+    draw_legend_part(scene, part, lines.take(part_width(scene, part)));
   }
   if (scene.state().layout == LaneLayout::overlay) {
     draw_line_names(scene, lines.rest_of_line());

@@ -16,10 +16,6 @@ constexpr size_t kMostSpans = 4;  // per column in view: of more, only some are 
 constexpr std::ptrdiff_t kMostSamples = 8;
 constexpr size_t kMostNamed = 2000;  // in view: with more, none is named
 
-bool is_communication(PassPart part) {
-  return part == PassPart::gather || part == PassPart::reduce;
-}
-
 std::string stretch_name(const Stretch& stretch) {
   if (stretch.number >= 0) return fmt::format("step {}", stretch.number);
   return std::string(to_string(stretch.phase));
@@ -58,15 +54,17 @@ std::pair<size_t, size_t> spans_in_view(const Scene& scene, const ShownRun& one)
                    static_cast<size_t>(last - spans.begin()))};
 }
 
-/// Draws the actions into two rows of pixels: each column shows the action that took most of its
-/// time.
+/// Draws the actions into rows of pixels, the lower one for communication if there is any: each
+/// column shows the action that took most of its time.
 class RibbonImage {
  public:
   RibbonImage(const Scene& scene, const ShownRun& one, int width)
-      : scene_(scene), one_(one), width_(width), shares_(static_cast<size_t>(2 * width)) {
+      : scene_(scene), one_(one), width_(width) {
+    const int rows = one.lane->communicates() ? 2 : 1;
+    shares_.resize(static_cast<size_t>(rows * width));
     image_ = {.width = width,
-              .height = 2,
-              .pixels = std::vector<uint32_t>(static_cast<size_t>(2 * width)),
+              .height = rows,
+              .pixels = std::vector<uint32_t>(shares_.size()),
               .caption = {},
               .version = 0,
               .is_bottom_up = false};
@@ -159,9 +157,9 @@ void draw_names(Scene& scene, const ShownRun& one, const Box& box) {
     const float end = std::min(box.right(), scene.x_of(box, x_of_time(one, span.end_ns)));
     if (end - begin < paint.px(18)) continue;
     const ActionName name = one.lane->names.name_of(stretch.phase, span.action);
-    const float half = box.h / 2;
-    const Box place{begin + paint.px(2), is_communication(name.part) ? box.y + half : box.y,
-                    end - begin - paint.px(4), half};
+    const float row = one.lane->communicates() ? box.h / 2 : box.h;
+    const Box place{begin + paint.px(2), is_communication(name.part) ? box.y + row : box.y,
+                    end - begin - paint.px(4), row};
     const std::string& text = name.unit.empty() ? name.text : name.unit;
     if (paint.width(Style::small, text) <= place.w) {
       paint.text(place, text, paint.colors.text, Style::small);
@@ -211,13 +209,17 @@ void draw_ribbon(Scene& scene, const ShownRun& one, const CardGeometry& card) {
   paint.fill(box, paint.colors.plot);
   paint.image(box, scene.cache.get(fmt::format("ribbon {}", one.index), key,
                                    [&] { return RibbonImage(scene, one, width).draw(); }));
-  paint.line(box.x, box.y + box.h / 2, box.right(), box.y + box.h / 2, paint.colors.card);
   paint.area({box, Area::Kind::ribbon, one.index, one.rank});
   draw_names(scene, one, box);
+  const bool has_lower = one.lane->communicates();
   const float axis = card.y_axis.w - paint.px(5);
-  paint.text_right({card.y_axis.x, box.y, axis, box.h / 2}, "compute", paint.colors.muted,
+  const float row = has_lower ? box.h / 2 : box.h;
+  paint.text_right({card.y_axis.x, box.y, axis, row},
+                   one.lane->names.are_of_program() ? "phase" : "compute", paint.colors.muted,
                    Style::small);
-  paint.text_right({card.y_axis.x, box.y + box.h / 2, axis, box.h / 2}, "comm.", paint.colors.muted,
+  if (!has_lower) return;
+  paint.line(box.x, box.y + row, box.right(), box.y + row, paint.colors.card);
+  paint.text_right({card.y_axis.x, box.y + row, axis, row}, "comm.", paint.colors.muted,
                    Style::small);
 }
 
