@@ -21,6 +21,7 @@ help:
 	@echo 'make tools       build what needs no LibTorch into build/core/bin'
 	@echo 'make wheel       make dist/*.whl, with recorders for PyTorch 2.9 to 2.15 (fetches 6 GB once)'
 	@echo 'make tarball     make the wheel, and an archive for machines without Python'
+	@echo 'make benchmarks  build what make bench runs'
 	@echo 'make bench       measure, and compare steps with PyTorch (fetches 2.5 GB once)'
 	@echo 'make test-long   run the tests that take too long for every change (fetches 2 GB once)'
 	@echo 'make fuzz        feed hostile files to everything that reads files, for MINUTES=10'
