@@ -5,11 +5,14 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cctype>
 #include <filesystem>
+#include <functional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/units.h"
+#include "tests/support/recordings/failing_recording.h"
 #include "tests/support/recordings/random_events.h"
 #include "tests/support/recordings/view_recording.h"
 #include "tests/support/temporary_folder.h"
@@ -287,6 +290,101 @@ TEST_CASE("every memory has its baseline: card, table, panel, difference and rep
   // The overlay has a card for each memory.
   act(presenter, "layout.overlay");
   CHECK(cards_of(draw_on(presenter, kWide)) == std::vector<size_t>{1, 3});
+}
+
+namespace {
+
+/// Returns the runs of the overview's lines, from the top.
+std::vector<size_t> listed_runs(const Picture& picture) {
+  std::vector<size_t> runs;
+  for (const Area& area : areas_of(picture, Area::Kind::overview_row)) runs.push_back(area.run);
+  return runs;
+}
+
+void press_on(Presenter& presenter, const Area& area) {
+  presenter.press(area.box.x + area.box.w / 2, area.box.y + area.box.h / 2);
+  presenter.release();
+}
+
+}  // namespace
+
+TEST_CASE("the overview lists all runs, sorted by a column, and a line opens its lane") {
+  Presenter presenter(many().state, "");
+  act(presenter, "overview");
+  REQUIRE(listed_runs(draw_on(presenter, kLarge)).size() == kRuns);
+  CHECK(cards_of(draw_on(presenter, kLarge)).empty());
+  for (const Area& head : areas_of(draw_on(presenter, kLarge), Area::Kind::overview_sort)) {
+    if (static_cast<OverviewSort>(head.index) != OverviewSort::peak) continue;
+    press_on(presenter, head);
+    break;
+  }
+  REQUIRE(presenter.state().overview.sort == OverviewSort::peak);
+  const std::vector<size_t> runs = listed_runs(draw_on(presenter, kLarge));
+  const auto peak = [&](size_t run) {
+    return presenter.runs()[run].at_peak().lane.peak().max_bytes;
+  };
+  CHECK(std::ranges::is_sorted(runs, std::greater(), peak));
+  CHECK(std::set<size_t>(runs.begin(), runs.end()).size() == kRuns);
+  const Area line = areas_of(draw_on(presenter, kLarge), Area::Kind::overview_row)[40];
+  press_on(presenter, line);
+  CHECK_FALSE(presenter.state().overview.is_open);
+  CHECK(presenter.state().focus == runs[40]);
+  const std::vector<size_t> cards = cards_of(draw_on(presenter, kWide));
+  CHECK(std::ranges::find(cards, runs[40]) != cards.end());
+}
+
+TEST_CASE("the overview scrolls, and cuts no number in any window") {
+  Presenter presenter(many().state, "");
+  act(presenter, "overview");
+  for (const Canvas& canvas : {kSmall, kWide, kLarge}) {
+    CAPTURE(canvas.width);
+    std::set<size_t> seen;
+    for (int i = 0; i < kRuns; ++i) {
+      const Picture& picture = draw_on(presenter, canvas);
+      CHECK(cut_numbers(picture).empty());
+      for (const size_t run : listed_runs(picture)) seen.insert(run);
+      const Area row = areas_of(picture, Area::Kind::overview_row).front();
+      presenter.wheel(row.box.x + 5, row.box.y + 5, -1);
+    }
+    CHECK(seen.size() == kRuns);
+    for (int i = 0; i < kRuns; ++i) act(presenter, "lanes.up");
+    CHECK(presenter.state().overview.first == 0);
+  }
+}
+
+TEST_CASE("the overview says first which runs ran out of memory, and which grow") {
+  ManyRuns runs(3);
+  tests::write_profile(runs.folder.file("failed.slp"), tests::failing_recording());
+  runs.state.files.push_back(runs.folder.file("failed.slp"));
+  Presenter presenter(runs.state, "");
+  act(presenter, {"overview", "overview.sort", "overview.sort"});
+  REQUIRE(presenter.state().overview.sort == OverviewSort::verdict);
+  const Picture& picture = draw_on(presenter, kWide);
+  CHECK(listed_runs(picture).front() == 3);
+  CHECK(says(picture, "out of memory"));
+  CHECK(says(picture, "fits: "));
+}
+
+TEST_CASE("the overview of one run lists its ranks, and a line shows that rank") {
+  tests::TemporaryFolder folder;
+  std::filesystem::create_directories(folder.file("ranks"));
+  for (int rank = 0; rank < 5; ++rank) {
+    profiler::Profile profile =
+        tests::view_recording({.steps = 1, .activation_bytes = (7 - rank) << 18});
+    profile.header.rank = rank;
+    profile.header.world_size = 5;
+    tests::write_profile(folder.file("ranks/rank" + std::to_string(rank) + ".slp"), profile);
+  }
+  ViewState state;
+  state.files = {folder.file("ranks")};
+  Presenter presenter(state, "");
+  act(presenter, "overview");
+  const std::vector<Area> lines = areas_of(draw_on(presenter, kWide), Area::Kind::overview_row);
+  REQUIRE(lines.size() == 5);
+  CHECK(says(draw_on(presenter, kWide), "3 of 5"));
+  press_on(presenter, lines[3]);
+  CHECK(presenter.state().rank == 3);
+  CHECK_FALSE(presenter.state().overview.is_open);
 }
 
 }  // namespace shardlens::viewer

@@ -59,6 +59,9 @@ ViewState random_state(std::mt19937_64& engine) {
                  .folded = {},
                  .closed = {},
                  .names = {}};
+  state.overview = {.is_open = flag(),
+                    .sort = static_cast<OverviewSort>(below(kWords<OverviewSort>.size())),
+                    .first = below(9)};
   if (flag()) state.lanes.folded = {state.files[1], "a plan"};
   if (!state.plans.empty()) state.lanes.names.push_back({"a plan", "\u00fc"});
   if (state.plans.empty()) state.lanes.folded.clear();

@@ -198,6 +198,10 @@ Geometry geometry_of(const GeometryInput& input, const ViewState& state) {
     rest.take_top(px(kGap));
   }
   place_column(geometry, rest, input, state);
+  if (state.overview.is_open && input.runs > 0) {
+    geometry.overview = rest;
+    return geometry;
+  }
   if (state.tree.is_open && input.runs > 0 && rest.h * kTreePart >= px(kLeastTree)) {
     const float wanted = px(kTreeHead) + px(kTreeRow) * static_cast<float>(input.tree_rows + 1);
     geometry.tree = rest.take_bottom(std::clamp(wanted, px(kLeastTree), rest.h * kTreePart));

@@ -31,6 +31,7 @@ struct Geometry {
   Box details;  // of the selection; no width if nothing is selected
   Box tree;     // in the table's place; no height if not shown
   Box table;
+  Box overview;  // in place of the lanes, the tree and the table; no height if not shown
   std::vector<CardGeometry> cards;  // of the lanes that fit, from `first_lane` on
   size_t first_lane = 0;
   size_t lane_columns = 1;  // cards per line

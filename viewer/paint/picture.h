@@ -131,7 +131,10 @@ struct Area {
     ribbon,       // of actions; index: the rank
     lane_fold,
     lane_close,
-    lane_bar,  // scrolls the lanes
+    lane_bar,       // scrolls the lanes
+    overview,       // the whole list of runs and ranks
+    overview_row,   // index: the rank
+    overview_sort,  // a column head
   };
   Box box;
   Kind kind{};

@@ -78,6 +78,10 @@ std::string control_text(const SceneInput& input, const Area& area) {
     }
     case Area::Kind::folded_lane:
       return text_of_run(input, area, "click to unfold; unfold all" + key_text("lane.unfold"));
+    case Area::Kind::overview_row:
+      return text_of_run(input, area, "click to open its lane; the lanes" + key_text("overview"));
+    case Area::Kind::overview_sort:
+      return "click to sort by this column";
     case Area::Kind::lane_fold:
       return text_of_run(input, area, "fold" + key_text("lane.fold"));
     case Area::Kind::lane_close:

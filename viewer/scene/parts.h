@@ -120,6 +120,10 @@ std::string action_text(const RankLane& rank, int64_t change);
 std::string clock_text(const Lane& lane, int64_t change, int digits = 3);
 std::string clock_text_at(const Lane& lane, int64_t time_ns, int digits);
 
+/// Returns how many lines the overview has.
+size_t overview_lines(const SceneInput& input);
+void draw_overview(Scene& scene);
+
 /// Draws bands, blocks, addresses, folds, differences or outlines, depending on the state.
 void draw_plot(Scene& scene, const ShownRun& one, const CardGeometry& card);
 /// Draws grid and axes. The y axis of a difference goes from -top to top.

@@ -29,7 +29,8 @@ bool is_in_tree(Area::Kind kind) {
 bool is_of_lanes(Area::Kind kind) {
   return kind == Area::Kind::card || kind == Area::Kind::folded_lane ||
          kind == Area::Kind::lane_fold || kind == Area::Kind::lane_close ||
-         kind == Area::Kind::lane_bar;
+         kind == Area::Kind::lane_bar || kind == Area::Kind::overview ||
+         kind == Area::Kind::overview_row || kind == Area::Kind::overview_sort;
 }
 
 }  // namespace
@@ -89,8 +90,7 @@ void Presenter::press(float x, float y) {
       choose_in_tree(next, static_cast<TreeChoice>(area->run), area->index);
       break;
     case Area::Kind::tree_sort:
-      next.tree.sort = static_cast<PlaceSort>(area->index);
-      next.tree.first = 0;
+      next.tree.sort = static_cast<PlaceSort>(area->index), next.tree.first = 0;
       break;
     case Area::Kind::folded_lane:
     case Area::Kind::lane_fold:
@@ -99,6 +99,10 @@ void Presenter::press(float x, float y) {
       count_alive();
       press_lane(*area, y, next);
       break;
+    case Area::Kind::overview:
+    case Area::Kind::overview_row:
+    case Area::Kind::overview_sort:
+      return press_overview(*area);
     case Area::Kind::event_row:
       next.cursor = x_of_event(*area);
       next.at = TableMoment::cursor;
@@ -124,6 +128,22 @@ void Presenter::press(float x, float y) {
   if (area->kind != Area::Kind::minimap) return;
   pressed_x_ = x_at(*area, x).value_or(0);
   drag(x);
+}
+
+/// Opens the lane of a line, or sorts by a column.
+void Presenter::press_overview(const Area& area) {
+  if (area.kind == Area::Kind::overview) return;
+  ViewState next = state_;
+  if (area.kind == Area::Kind::overview_sort) {
+    next.overview.sort = static_cast<OverviewSort>(area.index);
+    next.overview.first = 0;
+    return change(next);
+  }
+  const bool is_usual = area.index == opened_.runs[area.run].peak_rank();
+  open_from_overview(next, facts_, area.run, is_usual ? std::nullopt : std::optional(area.index));
+  change(next);
+  count_alive();  // the lanes have places only now
+  show_focus(state_, facts_);
 }
 
 /// Returns the action that the ribbon shows at a point; null if it shows none there.

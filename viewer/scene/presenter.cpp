@@ -247,6 +247,10 @@ void Presenter::count_alive() {
   const Geometry geometry = place_parts(input(), facts_.table_rows);
   facts_.lane_columns = geometry.lane_columns;
   facts_.lane_lines = geometry.lane_lines;
+  facts_.all_lane_lines = geometry.all_lines;
+  facts_.overview_rows = overview_lines(input());
+  facts_.overview_lines = static_cast<size_t>(
+      std::ranges::count(picture_.areas, Area::Kind::overview_row, &Area::kind));
   const ShownRun& one = shown[state_.focus];
   facts_.alive_rows =
       alive_rows(one.lane->lane, one.lane->names, one.change, state_.grouping).size();

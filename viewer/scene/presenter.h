@@ -122,6 +122,7 @@ class Presenter {
   void select_failure(const Area& area, ViewState& next) const;
   void begin_motion();
   void keep_place(const ViewState& before, const Warps& warps);
+  void press_overview(const Area& area);
   void press_lane(const Area& area, float y, ViewState& next) const;
   void select(const Area& area, float x, float y, ViewState& next);
   void clamp_state();

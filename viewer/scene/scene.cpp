@@ -373,6 +373,7 @@ Picture make_picture(const SceneInput& input, const Fonts& fonts, ImageCache& ca
   for (size_t i = 0; i < scene.cards.size(); ++i) {
     draw_card(scene, scene.shown[scene.cards[i]], scene.geometry.cards[i]);
   }
+  draw_overview(scene);
   draw_folded_lanes(scene);
   draw_lane_bar(scene);
   draw_table(scene);

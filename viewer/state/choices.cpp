@@ -30,6 +30,7 @@ constexpr std::array kChoices = {
     Choice{"panel.alive", [](State s) { return s.panels.alive; }},
     Choice{"panel.table", [](State s) { return s.panels.table; }},
     Choice{"panel.minimap", [](State s) { return s.panels.minimap; }},
+    Choice{"overview", [](State s) { return s.overview.is_open; }},
     Choice{"panel.ribbon", [](State s) { return s.panels.ribbon; }},
     Choice{"panel.steps", [](State s) { return s.panels.steps; }},
     Choice{"panel.reserved", [](State s) { return s.panels.reserved; }},

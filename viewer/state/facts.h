@@ -42,6 +42,9 @@ struct Facts {
   std::vector<size_t> bases{};                    // of each run, the run it is compared with
   size_t lane_columns = 1;                        // lanes per line
   size_t lane_lines = 1;                          // lines that fit
+  size_t all_lane_lines = 1;                      // of all lanes
+  size_t overview_rows = 0;                       // of the list in their place,
+  size_t overview_lines = 1;                      // and how many of these were drawn
   size_t most_ranks = 1;
   double column_x = 0.001;  // one pixel's width
 

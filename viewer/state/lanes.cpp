@@ -80,7 +80,22 @@ void move_focus(ViewState& state, const Facts& facts, int64_t forward) {
   show_focus(state, facts);
 }
 
+void open_from_overview(ViewState& state, const Facts& facts, size_t run,
+                        std::optional<size_t> rank) {
+  if (run >= facts.keys.size()) return;
+  state.overview.is_open = false;
+  state.focus = run;
+  state.rank = rank;
+  std::erase(state.lanes.folded, facts.keys[run]);
+}
+
 void scroll_lanes(ViewState& state, const Facts& facts, int64_t lines) {
+  if (state.overview.is_open) {
+    const size_t most = facts.overview_rows - std::min(facts.overview_rows, facts.overview_lines);
+    state.overview.first = static_cast<size_t>(std::clamp<int64_t>(
+        static_cast<int64_t>(state.overview.first) + lines, 0, static_cast<int64_t>(most)));
+    return;
+  }
   const size_t all = lines_of(unfolded_runs(state, facts).size(), facts);
   const auto last = static_cast<int64_t>(all - std::min(all, facts.lane_lines));
   state.lanes.first = static_cast<size_t>(

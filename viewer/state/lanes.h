@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,10 @@ void choose_baseline_of_memory(ViewState& state, const Facts& facts);
 /// Focuses the next or the previous run in the order of lanes, and shows its lane.
 void move_focus(ViewState& state, const Facts& facts, int64_t forward);
 
-/// Scrolls the lanes by lines, never past the last.
+/// Closes the overview, and chooses the lane of a run; without a rank, that of its highest peak.
+void open_from_overview(ViewState& state, const Facts& facts, size_t run,
+                        std::optional<size_t> rank);
+/// Scrolls the lanes by lines, never past the last; while the overview is open, scrolls that.
 void scroll_lanes(ViewState& state, const Facts& facts, int64_t lines);
 /// Scrolls the lanes just as far as needed to show the focused run's.
 void show_focus(ViewState& state, const Facts& facts);

@@ -182,6 +182,18 @@ Lanes lanes_of(const Json& json, const std::vector<PlanRequest>& plans, const st
   return lanes;
 }
 
+Json overview_json(const Overview& overview) {
+  return {
+      {"open", overview.is_open}, {"sort", to_string(overview.sort)}, {"first", overview.first}};
+}
+
+Overview overview_of(const Json& json) {
+  const Overview usual;
+  return {.is_open = json.value("open", usual.is_open),
+          .sort = value_of(json, "sort", usual.sort),
+          .first = whole_or(json, "first", usual.first)};
+}
+
 Json pick_json(const std::optional<Pick>& pick) {
   if (!pick) return nullptr;
   return {{"run", pick->run},
@@ -264,6 +276,7 @@ Json json_of(const ViewState& state, const std::string& folder) {
           {"grouping", to_string(state.grouping)},
           {"panels", panels_json(state.panels)},
           {"lanes", lanes_json(state, folder)},
+          {"overview", overview_json(state.overview)},
           {"baseline", state.baseline},
           {"earlier_baselines", state.earlier_baselines},
           {"focus", state.focus},
@@ -319,6 +332,7 @@ ViewState state_of(const Json& json, const std::string& folder) {
   state.pick = pick_of(json);
   if (json.contains("tree")) state.tree = tree_of(json.at("tree"));
   state.plans = plans_of(json);
+  if (json.contains("overview")) state.overview = overview_of(json.at("overview"));
   if (json.contains("lanes")) state.lanes = lanes_of(json.at("lanes"), state.plans, folder);
   state.what_if = what_if_of_session(json);
   for (const Json& note : json.value("notes", Json::array())) {

@@ -54,6 +54,13 @@ constexpr auto choice_words(TableMoment) { return words("peak", "cursor"); }
 enum class LaneSort : uint8_t { opened, peak, name };
 constexpr auto choice_words(LaneSort) { return words("opened", "peak", "name"); }
 
+/// The order of the overview: as the runs were opened, by name, the worst verdict first, the
+/// highest peak first, or by the part of the step in which the peak is.
+enum class OverviewSort : uint8_t { opened, name, verdict, peak, part };
+constexpr auto choice_words(OverviewSort) {
+  return words("opened", "name", "verdict", "peak", "part");
+}
+
 /// The scope of the user's selection: a block, all blocks of its name, all of its category, or all
 /// below a place of the tree.
 enum class PickScope : uint8_t { block, name, category, place };
@@ -129,6 +136,15 @@ struct Lanes {
   bool operator==(const Lanes&) const = default;
 };
 
+/// The list of all runs, or of all ranks of a single run, in place of their lanes.
+struct Overview {
+  bool is_open = false;
+  OverviewSort sort{};
+  size_t first = 0;  // first shown row
+
+  bool operator==(const Overview&) const = default;
+};
+
 struct Panels {
   bool alive = true;
   bool table = true;
@@ -159,6 +175,7 @@ struct ViewState {
   Grouping grouping = Grouping::category;
   Panels panels;
   Lanes lanes{};
+  Overview overview{};
   size_t baseline = 0;                      // index of a run
   std::vector<size_t> earlier_baselines{};  // the latest first: for runs in other memory
   size_t focus = 0;                         // the run that keys and panels act on
