@@ -98,7 +98,7 @@ const std::vector<Floors> kFloors = {
     {"planner", {{"config", "time"}, {"schedule"}, {"step"}, {"simulate"}, {"pytorch"}, {""}}},
     {"runtime",
      {{"checkpoint", "comm"}, {"doctor", "execute"}, {"train"}, {"launch"}, {"", "infer"}}},
-    {"viewer", {{"model"}, {"state"}, {"paint"}, {"scene"}, {"page", "ui"}, {"app"}}},
+    {"viewer", {{"model"}, {"state"}, {"paint"}, {"scene"}, {"page"}, {"figure"}, {"ui"}, {"app"}}},
 };
 
 /// Libraries that only some files may include; all others are free. All are prefixes.

@@ -1,10 +1,14 @@
 // Runs the program as a user starts it: reports, screenshots without a display, and all wrong
 // flags.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <filesystem>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "tests/support/process.h"
 #include "tests/support/recordings/random_events.h"
@@ -45,6 +49,77 @@ TEST_CASE("reports and pages are written without OpenGL or display") {
     CHECK(ended.exit_code == 0);
     CHECK(tests::read_file(path).find("reshard") != std::string::npos);
   }
+}
+
+TEST_CASE("a figure as SVG has plots and a legend, and nothing of the window") {
+  const Files files;
+  const std::string path = files.folder.file("figure.svg");
+  const ProcessEnd ended = view({files.a, files.b, "--figure", path, "--size", "480x300"});
+  CAPTURE(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  const std::string svg = tests::read_file(path);
+  CHECK(svg.starts_with("<svg "));
+  CHECK(svg.find(R"(width="480" height="300" viewBox="0 0 1440 900")") != std::string::npos);
+  for (const char* label : {"keep", "reshard", "activation", "forward", "steps"}) {
+    CAPTURE(label);
+    CHECK(svg.find(fmt::format("aria-label=\"{}\"", label)) != std::string::npos);
+  }
+  for (const char* chrome : {"Memory of", "Alive at", "at each run", "compared with"}) {
+    CAPTURE(chrome);
+    CHECK(svg.find(chrome) == std::string::npos);
+  }
+  CHECK(svg.find("<text") == std::string::npos);  // letters are outlines
+  const auto count = [&](std::string_view part) {
+    size_t found = 0;
+    for (size_t at = svg.find(part); at != svg.npos; at = svg.find(part, at + 1)) ++found;
+    return found;
+  };
+  CHECK(count("<image ") == 4);  // two plots and their ribbons
+}
+
+TEST_CASE("a figure as PDF has its objects where its table says") {
+  const Files files;
+  const std::string path = files.folder.file("figure.pdf");
+  const ProcessEnd ended =
+      view({files.a, "--figure", path, "--size", "640x400", "--do", "theme.next"});
+  CAPTURE(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  const std::string pdf = tests::read_file(path);
+  CHECK(pdf.starts_with("%PDF-1.4\n"));
+  CHECK(pdf.ends_with("%%EOF\n"));
+  CHECK(pdf.find("/MediaBox [0 0 640 400]") != std::string::npos);
+  const size_t start = pdf.rfind("startxref\n") + 10;
+  const size_t table = std::stoul(pdf.substr(start));
+  REQUIRE(pdf.substr(table, 7) == "xref\n0 ");
+  const size_t count = std::stoul(pdf.substr(table + 7));
+  const size_t first = pdf.find('\n', table + 5) + 1;
+  REQUIRE(count > 5);
+  for (size_t i = 1; i < count; ++i) {
+    constexpr size_t kEntry = 20;  // bytes, as the format says
+    const size_t at = std::stoul(pdf.substr(first + kEntry * i, 10));
+    CHECK(pdf.substr(at, fmt::format("{} 0 obj\n", i).size()) == fmt::format("{} 0 obj\n", i));
+  }
+  CHECK(pdf.find("/Font") == std::string::npos);
+}
+
+TEST_CASE("a figure as PNG has the size that was asked for") {
+  const Files files;
+  if (!has_offscreen(files)) SKIP("this machine has no EGL that draws without a display");
+  const std::string path = files.folder.file("figure.png");
+  REQUIRE(view({files.a, "--figure", path, "--size", "300x200", "--scale", "2"}).exit_code == 0);
+  const Pixels pixels = pixels_of(path);
+  CHECK(pixels.width == 600);
+  CHECK(pixels.height == 400);
+  CHECK(pixels.colors.contains(0x0072B2U));
+}
+
+TEST_CASE("a figure that has no room for all runs is refused, and no file is written") {
+  const Files files;
+  const std::string path = files.folder.file("small.svg");
+  const ProcessEnd ended = view({files.a, files.b, "--figure", path, "--size", "180x120"});
+  CHECK(ended.exit_code == 2);
+  CHECK(ended.err.find("has no room for all runs; give a larger --size") != std::string::npos);
+  CHECK_FALSE(std::filesystem::exists(path));
 }
 
 TEST_CASE("a missing file is reported before a display is asked for") {
@@ -166,6 +241,7 @@ TEST_CASE("wrong usage is one line and exit code 2") {
       {files.a, "--screenshot", png, "--scale", "99"},
       {files.a, "--screenshot", png, "--do", "no.such"},
       {files.a, "--report", files.folder.file("x.pdf")},
+      {files.a, "--figure", files.folder.file("x.eps")},
       {files.a, "--report", files.folder.file("x.html")},
       {files.a, "--export", files.folder.file("x.txt")},
       {files.a, "--report", files.folder.file("x.txt"), "--baseline", "nobody"},

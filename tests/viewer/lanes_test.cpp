@@ -387,4 +387,63 @@ TEST_CASE("the overview of one run lists its ranks, and a line shows that rank")
   CHECK_FALSE(presenter.state().overview.is_open);
 }
 
+namespace {
+
+/// Returns the texts of a picture that cover another one.
+std::vector<std::string> covering_texts(const Picture& picture, const Fonts& fonts) {
+  std::vector<std::pair<Box, std::string>> seen;
+  std::vector<std::string> covering;
+  for (const Item& item : picture.items) {
+    const auto* const text = std::get_if<Text>(&item);
+    if (text == nullptr) continue;
+    // Letters do not reach the edges of their line.
+    const float height = fonts.height(text->style);
+    const Box box{text->x, text->y + height * 0.15F, fonts.width(text->style, text->text),
+                  height * 0.7F};
+    for (const auto& [other, words] : seen) {
+      const bool overlaps = box.x < other.right() && other.x < box.right() &&
+                            box.y < other.bottom() && other.y < box.bottom();
+      if (overlaps) covering.push_back(text->text + " over " + words);
+    }
+    seen.emplace_back(box, text->text);
+  }
+  return covering;
+}
+
+}  // namespace
+
+TEST_CASE("no text of a figure covers another, whatever is marked in it") {
+  const tests::TemporaryFolder folder;
+  ViewState state;
+  state.files = {folder.file("first.slp"), folder.file("second.slp")};
+  tests::write_profile(state.files[0], tests::failing_recording());
+  tests::write_profile(state.files[1], tests::failing_recording());
+  for (const bool is_alone : {true, false}) {
+    if (is_alone) state.files.pop_back();
+    if (!is_alone) state.files.push_back(folder.file("second.slp"));
+    Presenter presenter(state, "");
+    act(presenter, {"height.next", "height.next"});  // up to the device's memory
+    presenter.set_search("model");
+    act(presenter, "failure.next");
+    presenter.add_note("here it ends, and this note is long");
+    act(presenter, "peak");
+    presenter.add_note("the peak");
+    for (const auto& [width, height] : {std::pair{320, 420}, {480, 300}, {800, 500}, {1600, 900}}) {
+      for (const double scale : {1.0, 3.0}) {
+        const Canvas canvas{.width = static_cast<int>(width * scale),
+                            .height = static_cast<int>(height * scale),
+                            .scale = scale,
+                            .is_figure = true};
+        const Fonts fonts = plain_fonts(scale);
+        const Picture& picture = presenter.picture(canvas, fonts);
+        CAPTURE(is_alone, width, scale);
+        CHECK(covering_texts(picture, fonts).empty());
+        CHECK_FALSE(says(picture, "Memory of"));
+        CHECK(areas_of(picture, Area::Kind::card).empty());
+        CHECK(areas_of(picture, Area::Kind::lane).size() == state.files.size());
+      }
+    }
+  }
+}
+
 }  // namespace shardlens::viewer

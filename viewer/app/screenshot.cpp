@@ -21,7 +21,11 @@ Image screenshot(Presenter& presenter, const ScreenshotOptions& options) {
   io.DeltaTime = 1.0F / 60;
   ImGui_ImplOpenGL3_NewFrame();
   ImGui::NewFrame();
-  interface.draw({options.width, options.height, options.scale, false});
+  interface.draw({.width = options.width,
+                  .height = options.height,
+                  .scale = options.scale,
+                  .has_menu = false,
+                  .is_figure = options.is_figure});
   ImGui::Render();
   session.render();
   return read_target(options.width, options.height);

@@ -12,6 +12,7 @@ struct ScreenshotOptions {
   int height = 1000;  //
   double scale = 1;   // pixels per point
   std::string font_file;
+  bool is_figure = false;  // only plots and the legend
 };
 
 /// Returns the picture of the presenter's state: the same bytes for the same state on the same

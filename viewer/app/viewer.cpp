@@ -16,9 +16,10 @@
 
 #include "base/output_file.h"
 #include "viewer/app/editor.h"
-#include "viewer/app/png.h"
+#include "viewer/app/figure.h"
 #include "viewer/app/screenshot.h"
 #include "viewer/app/window.h"
+#include "viewer/figure/png.h"
 #include "viewer/model/lane_cache.h"
 #include "viewer/page/page.h"
 #include "viewer/scene/panels/comparison_report.h"
@@ -31,6 +32,8 @@ namespace shardlens::viewer {
 namespace {
 
 constexpr int kMostPixels = 16384;  // per side
+constexpr const char* kWindowSize = "1600x1000";
+constexpr const char* kFigureSize = "800x500";
 
 struct Options {
   std::vector<std::string> runs;
@@ -39,9 +42,10 @@ struct Options {
   bool last = false;
   std::string range;
   std::string screenshot;
+  std::string figure;
   std::string report;
   std::string page;
-  std::string size = "1600x1000";
+  std::string size;
   double scale = 0;
   std::string baseline;
   std::vector<std::string> commands;
@@ -63,10 +67,13 @@ Options parse_options(const std::vector<std::string>& arguments) {
   app.add_option("--range", options.range,
                  "part of the x axis to show first, as BEGIN:END: 3:5 for steps 3 and 4");
   app.add_option("--screenshot", options.screenshot, "write the picture as PNG; needs no display");
+  app.add_option("--figure", options.figure,
+                 "write plots and legend only, as .svg, .pdf or .png; --size is in points");
   app.add_option("--report", options.report, "write a .txt, .json or .csv; needs no OpenGL");
   app.add_option("--export", options.page,
                  "write one .html page to share, for any browser; needs no OpenGL");
-  app.add_option("--size", options.size, "WIDTHxHEIGHT in pixels");
+  app.add_option("--size", options.size,
+                 "WIDTHxHEIGHT in pixels; default: 1600x1000, of a figure 800x500");
   app.add_option("--scale", options.scale, "pixels per point: 2 for a high-resolution screen");
   app.add_option("--baseline", options.baseline,
                  "name of the run that the others are compared with");
@@ -117,7 +124,8 @@ Size parse_size(const std::string& text) {
 }
 
 bool wants_window(const Options& options) {
-  return options.screenshot.empty() && options.report.empty() && options.page.empty();
+  return options.screenshot.empty() && options.figure.empty() && options.report.empty() &&
+         options.page.empty();
 }
 
 void require_consistent(const Options& options) {
@@ -135,6 +143,7 @@ void require_consistent(const Options& options) {
     throw std::invalid_argument(
         fmt::format("--screenshot {}: end its name in .png", options.screenshot));
   }
+  if (!options.figure.empty()) require_figure_name(options.figure);
   if (!options.page.empty() && !options.page.ends_with(".html")) {
     throw std::invalid_argument(fmt::format("--export {}: end its name in .html", options.page));
   }
@@ -275,7 +284,7 @@ int run_viewer(const std::vector<std::string>& arguments) {
   const Options options = parse_options(arguments);
   if (!options.text.empty()) return fmt::print("{}", options.text), 0;
   require_consistent(options);
-  const Size size = parse_size(options.size);
+  const Size size = parse_size(options.size.empty() ? kWindowSize : options.size);
   const auto range =
       options.range.empty() ? std::nullopt : std::optional(parse_range(options.range));
   if (!options.report.empty()) report_format(options.report);
@@ -302,6 +311,11 @@ int run_viewer(const std::vector<std::string>& arguments) {
   if (presenter->runs().empty()) return 1;
   if (!options.report.empty()) write_report(*presenter, options.report, range);
   if (!options.page.empty()) write_page_file(*presenter, options.page);
+  if (!options.figure.empty()) {
+    const Size points = parse_size(options.size.empty() ? kFigureSize : options.size);
+    write_figure(*presenter, {points.width, points.height, options.scale, options.font},
+                 options.figure);
+  }
   if (!options.screenshot.empty()) {
     const double scale = options.scale > 0 ? options.scale : 1;
     write_png(screenshot(*presenter, {size.width, size.height, scale, options.font}),

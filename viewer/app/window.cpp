@@ -16,10 +16,11 @@
 #include <vector>
 
 #include "viewer/app/editor.h"
+#include "viewer/app/figure.h"
 #include "viewer/app/gl.h"
 #include "viewer/app/imgui_session.h"
-#include "viewer/app/png.h"
 #include "viewer/app/recent.h"
+#include "viewer/figure/png.h"
 #include "viewer/page/page.h"
 #include "viewer/state/session.h"
 #include "viewer/ui/interface.h"
@@ -334,6 +335,8 @@ class Program {
       case Request::export_picture:
         wants_picture_ = true;
         return;
+      case Request::export_figure:
+        return save_figure();
       case Request::export_page:
         return save_page();
       default:
@@ -373,6 +376,20 @@ class Program {
       std::ofstream file(path, std::ios::binary | std::ios::trunc);
       file << presenter_.table_csv();
       if (!file.flush()) throw std::runtime_error(path + ": cannot write this table");
+    });
+  }
+
+  /// Writes the plots in the size of the window.
+  void save_figure() {
+    if (presenter_.runs().empty()) return interface_.say("there is no run to export");
+    const std::string path = export_name(options_.session_file, ".svg");
+    const auto [width, height] = window_.pixels();
+    const auto points = [&](int pixels) { return static_cast<int>(pixels / scale()); };
+    tell(path, [&] {
+      write_figure(
+          presenter_,
+          {.width = points(width), .height = points(height), .font_file = options_.font_file},
+          path);
     });
   }
 

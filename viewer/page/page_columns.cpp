@@ -114,24 +114,6 @@ std::string deflated(std::string_view text) {
   return packed;
 }
 
-std::string base64(std::string_view bytes) {
-  constexpr std::string_view kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  text.reserve((bytes.size() + 2) / 3 * 4);
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    const size_t count = std::min<size_t>(3, bytes.size() - i);
-    uint32_t bits = 0;
-    for (size_t j = 0; j < 3; ++j) {
-      bits = bits << 8 | (j < count ? static_cast<uint8_t>(bytes[i + j]) : 0U);
-    }
-    for (size_t j = 0; j < 4; ++j) {
-      text += j <= count ? kDigits[bits >> (18 - 6 * j) & 63] : '=';
-    }
-  }
-  return text;
-}
-
 }  // namespace
 
 LaneKinds kinds_of(const Lane& lane) {
@@ -176,6 +158,24 @@ std::string packed_changes(const Lane& lane, const LaneKinds& kinds) {
   add_blocks(lane, kinds, out);
   add_reserved(lane, out);
   return packed_text(out.finish());
+}
+
+std::string base64(std::string_view bytes) {
+  constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  text.reserve((bytes.size() + 2) / 3 * 4);
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    const size_t count = std::min<size_t>(3, bytes.size() - i);
+    uint32_t bits = 0;
+    for (size_t j = 0; j < 3; ++j) {
+      bits = bits << 8 | (j < count ? static_cast<uint8_t>(bytes[i + j]) : 0U);
+    }
+    for (size_t j = 0; j < 4; ++j) {
+      text += j <= count ? kDigits[bits >> (18 - 6 * j) & 63] : '=';
+    }
+  }
+  return text;
 }
 
 std::string packed_text(std::string_view text) { return base64(deflated(text)); }

@@ -43,6 +43,7 @@ LaneKinds kinds_of(const Lane& lane);
 /// page_data.js reads this.
 std::string packed_changes(const Lane& lane, const LaneKinds& kinds);
 
+std::string base64(std::string_view bytes);
 /// Returns the text, deflated and then encoded in base64.
 std::string packed_text(std::string_view text);
 

@@ -18,7 +18,9 @@ constexpr float kMostColumn = 460;     // and at most
 constexpr float kColumnPart = 0.215F;  // of the window's width, between these
 constexpr float kTableRow = 19;
 constexpr float kCardTitle = 84;
-constexpr float kRowTitle = 250;  // beside the plot, if lanes are in rows
+constexpr float kRowTitle = 250;    // beside the plot, if lanes are in rows
+constexpr float kFigureTitle = 19;  // above a plot of a figure with several
+constexpr float kLeastFigure = 96;  // a plot of a figure, with its axis
 constexpr float kYAxis = 60;
 constexpr float kResidual = 40;
 constexpr float kWhatIf = 424;
@@ -63,8 +65,13 @@ CardGeometry card_of(Box box, const ViewState& state, const GeometryInput& input
                     .ribbon = {},
                     .x_axis = {}};
   Box inside = box.inset(px(kGap));
-  card.title =
-      is_in_rows(state) ? inside.take_left(px(kRowTitle)) : inside.take_top(px(kCardTitle));
+  if (input.is_figure) {
+    inside = box;
+    if (input.lanes > 1) card.title = inside.take_top(px(kFigureTitle));
+  } else {
+    card.title =
+        is_in_rows(state) ? inside.take_left(px(kRowTitle)) : inside.take_top(px(kCardTitle));
+  }
   inside.take_right(px(6));
   Box axis = inside.take_left(px(kYAxis));
   Box below = inside.take_bottom(px(kXAxis));
@@ -131,7 +138,7 @@ void place_cards(Geometry& geometry, Box rest, const GeometryInput& input, const
       in_rows ? 1 : std::min(kMostColumns, pieces_in(rest.w, px(kLeastCardWidth), px(kGap)));
   geometry.all_lines = (input.lanes + most - 1) / most;
   geometry.lane_columns = (input.lanes + geometry.all_lines - 1) / geometry.all_lines;
-  const float least = px(in_rows ? kLeastRow : kLeastCard);
+  const float least = px(input.is_figure ? kLeastFigure : in_rows ? kLeastRow : kLeastCard);
   geometry.lane_lines = std::min(geometry.all_lines, pieces_in(rest.h, least, px(kGap)));
   const size_t last = geometry.all_lines - geometry.lane_lines;
   geometry.first_lane = std::min(state.lanes.first, last) * geometry.lane_columns;
@@ -179,6 +186,21 @@ void place_column(Geometry& geometry, Box& rest, const GeometryInput& input,
 
 }  // namespace
 
+namespace {
+
+/// Places the plots of a figure below its legend.
+Geometry figure_of(const GeometryInput& input, const ViewState& state, Box rest) {
+  const auto px = [&](float points) { return points * static_cast<float>(input.scale); };
+  Geometry geometry;
+  geometry.legend = rest.take_top(px(kLegend) * static_cast<float>(input.legend_lines));
+  geometry.legend_lines = input.legend_lines;
+  rest.take_top(px(kGap));
+  place_cards(geometry, rest, input, state);
+  return geometry;
+}
+
+}  // namespace
+
 Geometry geometry_of(const GeometryInput& input, const ViewState& state) {
   const auto scale = static_cast<float>(input.scale);
   const auto px = [scale](float points) { return points * scale; };
@@ -186,6 +208,7 @@ Geometry geometry_of(const GeometryInput& input, const ViewState& state) {
   Box rest{0, static_cast<float>(input.top), static_cast<float>(input.width),
            static_cast<float>(input.height - input.top)};
   rest = rest.inset(px(kMargin));
+  if (input.is_figure) return figure_of(input, state, rest);
   geometry.header = rest.take_top(px(kHeader));
   geometry.legend = rest.take_top(px(kLegend) * static_cast<float>(input.legend_lines));
   geometry.legend_lines = input.legend_lines;

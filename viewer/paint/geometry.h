@@ -54,6 +54,7 @@ struct GeometryInput {
   size_t details_rows = 0;  // of what is selected
   size_t messages = 0;
   size_t legend_lines = 1;
+  bool is_figure = false;
   bool has_plans = false;
   bool has_actions = true;
 };

@@ -165,17 +165,18 @@ void draw_peak(Scene& scene, const ShownRun& one, const Box& plot, const YAxis& 
     const bool is_left = at + size + width < plot.right();
     left = is_left ? at + size : std::max(plot.x, at - size - width);
   }
-  const Box ground{left - paint.px(3), top, width + paint.px(6), height};
-  paint.fill(ground, paint.colors.plot.with_alpha(215), paint.px(2));
-  paint.text({left, top, width + 1, height}, label, paint.colors.text, Style::small);
+  const auto ground =
+      free_place(scene, plot, {left - paint.px(3), top, width + paint.px(6), height});
+  if (!ground) return;
+  paint.fill(*ground, paint.colors.plot.with_alpha(215), paint.px(2));
+  paint.text_middle(*ground, label, paint.colors.text, Style::small);
 }
 
-/// Draws where requests for memory failed, with the requested size if there is room.
+/// Draws where requests for memory failed.
 void draw_failures(Scene& scene, const ShownRun& one, const Box& plot) {
   Painter& paint = scene.paint;
   const Lane& lane = one.lane->lane;
-  float last = -1;      // the line that was drawn last, and
-  float last_end = -1;  // the end of the last text
+  float last = -1;  // the line that was drawn last
   for (const FailedRequest& failure : lane.arrays().failures) {
     const double x = x_of_failure(*one.warp, lane, failure);
     if (!scene.view.contains(x)) continue;
@@ -183,10 +184,22 @@ void draw_failures(Scene& scene, const ShownRun& one, const Box& plot) {
     if (at == last) continue;
     last = at;
     paint.line(at, plot.y, at, plot.bottom(), paint.colors.more, 2);
-    const std::string_view who = lane.label(failure.label);
     const auto index = static_cast<size_t>(&failure - lane.arrays().failures.data());
     paint.area(
         {{at - paint.px(4), plot.y, paint.px(8), plot.h}, Area::Kind::failure, one.index, index});
+  }
+}
+
+/// Writes what was asked for beside the lines of failed requests, as far as there is room.
+void draw_failure_texts(Scene& scene, const ShownRun& one, const Box& plot) {
+  Painter& paint = scene.paint;
+  const Lane& lane = one.lane->lane;
+  float last_end = -1;  // the end of the last text
+  for (const FailedRequest& failure : lane.arrays().failures) {
+    const double x = x_of_failure(*one.warp, lane, failure);
+    if (!scene.view.contains(x)) continue;
+    const float at = std::round(scene.x_of(plot, x));
+    const std::string_view who = lane.label(failure.label);
     const std::string text =
         fmt::format("out of memory: {} asked{}{}", bytes_text(failure.asked_bytes),
                     who.empty() ? "" : " by ", who);
@@ -196,9 +209,11 @@ void draw_failures(Scene& scene, const ShownRun& one, const Box& plot) {
     const float left = is_left ? at - width - paint.px(3) : at + paint.px(3);
     if (left < std::max(plot.x, last_end) || height * 3 > plot.h) continue;
     last_end = left + width;
-    const Box box{left, plot.y + plot.h / 2 - height / 2, width, height};
-    paint.fill(box, paint.colors.plot.with_alpha(230), paint.px(2));
-    paint.text_middle(box, text, paint.colors.more, Style::small);
+    const auto box =
+        free_place(scene, plot, {left, plot.y + plot.h / 2 - height / 2, width, height});
+    if (!box) continue;
+    paint.fill(*box, paint.colors.plot.with_alpha(230), paint.px(2));
+    paint.text_middle(*box, text, paint.colors.more, Style::small);
   }
 }
 
@@ -212,8 +227,12 @@ void draw_budget(Scene& scene, const ShownRun& one, const Box& plot, const YAxis
   const std::string words = headroom >= 0
                                 ? fmt::format("{} of the device left", bytes_text(headroom))
                                 : fmt::format("{} over the device's memory", bytes_text(-headroom));
-  paint.text_right({plot.x, y, plot.w - paint.px(4), paint.height(Style::small)}, words,
-                   paint.colors.warning, Style::small);
+  const float width = std::min(plot.w, paint.width(Style::small, words) + paint.px(8));
+  const auto box = free_place(
+      scene, plot, {plot.right() - width, y + paint.px(1), width, paint.height(Style::small)});
+  if (!box) return;
+  paint.fill(*box, paint.colors.plot.with_alpha(215), paint.px(2));
+  paint.text_middle(*box, words, paint.colors.warning, Style::small);
 }
 
 void draw_notes(Scene& scene, const Box& plot) {
@@ -227,8 +246,10 @@ void draw_notes(Scene& scene, const Box& plot) {
                             paint.width(Style::small, note.text) + paint.px(8)),
                    paint.height(Style::small) + paint.px(2)};
     if (flag.w < paint.px(12)) continue;
-    paint.fill(flag, paint.colors.accent, paint.px(2));
-    paint.text({flag.x + paint.px(4), flag.y, flag.w - paint.px(4), flag.h}, note.text,
+    const auto place = free_place(scene, plot, flag);
+    if (!place) continue;
+    paint.fill(*place, paint.colors.accent, paint.px(2));
+    paint.text({place->x + paint.px(4), place->y, place->w - paint.px(4), place->h}, note.text,
                paint.colors.on_accent, Style::small);
   }
 }
@@ -247,9 +268,11 @@ void draw_found(Scene& scene, const ShownRun& one, const SearchHits& found, cons
     if (whole <= plot.w) words += when;
   }
   const float width = std::min(plot.w, paint.width(Style::small, words) + paint.px(8));
-  const Box ground{plot.right() - width, plot.y + paint.px(5), width, paint.height(Style::small)};
-  paint.fill(ground, paint.colors.accent, paint.px(2));
-  paint.text({ground.x + paint.px(4), ground.y, width - paint.px(4), ground.h}, words,
+  const auto ground = free_place(
+      scene, plot, {plot.right() - width, plot.y + paint.px(5), width, paint.height(Style::small)});
+  if (!ground) return;
+  paint.fill(*ground, paint.colors.accent, paint.px(2));
+  paint.text({ground->x + paint.px(4), ground->y, width - paint.px(4), ground->h}, words,
              paint.colors.on_accent, Style::small);
 }
 
@@ -350,9 +373,12 @@ void draw_cursor(Scene& scene, const ShownRun& one, const Box& plot) {
     const std::string text = interval_text(*one.warp, one.lane->lane, *selection);
     const float width = std::min(plot.w, paint.width(Style::small, text) + paint.px(8));
     const float left = std::clamp(begin, plot.x, plot.right() - width);
-    const Box box{left, plot.y + paint.px(3), width, paint.height(Style::small) + paint.px(2)};
-    paint.fill(box, paint.colors.accent, paint.px(2));
-    paint.text_middle(box, text, paint.colors.on_accent, Style::small);
+    const auto box = free_place(
+        scene, plot, {left, plot.y + paint.px(3), width, paint.height(Style::small) + paint.px(2)});
+    if (box) {
+      paint.fill(*box, paint.colors.accent, paint.px(2));
+      paint.text_middle(*box, text, paint.colors.on_accent, Style::small);
+    }
   }
   if (!cursor || !scene.view.contains(*cursor)) return;
   const float x = scene.x_of(plot, *cursor);
@@ -364,12 +390,35 @@ void draw_cursor(Scene& scene, const ShownRun& one, const Box& plot) {
   const float height = paint.height(Style::small) + paint.px(2);
   const float left =
       x + width + paint.px(4) < plot.right() ? x + paint.px(3) : x - width - paint.px(3);
-  const Box box{left, plot.bottom() - height - paint.px(3), width, height};
-  paint.fill(box, paint.colors.cursor.with_alpha(230), paint.px(2));
-  paint.text_middle(box, label, paint.colors.plot, Style::small);
+  const auto box =
+      free_place(scene, plot, {left, plot.bottom() - height - paint.px(3), width, height});
+  if (!box) return;
+  paint.fill(*box, paint.colors.cursor.with_alpha(230), paint.px(2));
+  paint.text_middle(*box, label, paint.colors.plot, Style::small);
 }
 
 }  // namespace
+
+std::optional<Box> free_place(Scene& scene, const Box& plot, const Box& wanted) {
+  const auto overlaps = [](const Box& a, const Box& b) {
+    return a.x < b.right() && b.x < a.right() && a.y < b.bottom() && b.y < a.bottom();
+  };
+  const auto is_free = [&](const Box& box) {
+    const bool is_inside = box.y >= plot.y && box.bottom() <= plot.bottom();
+    return is_inside && std::ranges::none_of(
+                            scene.labels, [&](const Box& label) { return overlaps(box, label); });
+  };
+  constexpr float kFarthest = 6;  // in heights of the label: further away it would say nothing
+  for (float away = 0; away <= kFarthest * wanted.h; away += wanted.h / 2) {
+    for (const float by : {away, -away}) {
+      const Box box{wanted.x, wanted.y + by, wanted.w, wanted.h};
+      if (!is_free(box)) continue;
+      scene.labels.push_back(box);
+      return box;
+    }
+  }
+  return std::nullopt;
+}
 
 void draw_badge(Painter& paint, Box& line, std::string_view text) {
   const float width = paint.width(Style::small, text) + paint.px(10);
@@ -415,12 +464,13 @@ void draw_axes(Scene& scene, const CardGeometry& card, const YAxis& y_axis, bool
 void draw_marks(Scene& scene, const ShownRun& one, const CardGeometry& card, const YAxis& y_axis) {
   const bool has_bands =
       scene.state().detail != Detail::addresses && scene.state().ranks != Ranks::each;
+  draw_failures(scene, one, card.plot);  // whose lines would cross a label
   draw_hits(scene, one, card.plot);
   if (has_bands) {
-    draw_budget(scene, one, card.plot, y_axis);
     if (scene.state().hidden_categories == 0) draw_peak(scene, one, card.plot, y_axis);
+    draw_budget(scene, one, card.plot, y_axis);
   }
-  draw_failures(scene, one, card.plot);
+  draw_failure_texts(scene, one, card.plot);
   draw_life(scene, one, card.plot);
   draw_notes(scene, card.plot);
   draw_cursor(scene, one, card.plot);
@@ -429,9 +479,16 @@ void draw_marks(Scene& scene, const ShownRun& one, const CardGeometry& card, con
 
 void draw_card(Scene& scene, const ShownRun& one, const CardGeometry& card) {
   Painter& paint = scene.paint;
-  const bool is_focus = one.index == scene.focus().index && scene.shown.size() > 1;
-  paint.card(card.card, is_focus ? paint.colors.accent : paint.colors.card_edge);
-  draw_title(scene, one, card.title);
+  if (scene.in.is_figure) {
+    const std::string name = one.run->name;
+    Box line = card.title;
+    line.take_left(card.plot.x - line.x);
+    if (line.h > 0) paint.text(line, name, paint.colors.text, Style::strong);
+  } else {
+    const bool is_focus = one.index == scene.focus().index && scene.shown.size() > 1;
+    paint.card(card.card, is_focus ? paint.colors.accent : paint.colors.card_edge);
+    draw_title(scene, one, card.title);
+  }
   draw_plot(scene, one, card);
   draw_residual(scene, one, card);
   if (card.bars.h > 0) draw_bars(scene, one, card);

@@ -94,6 +94,7 @@ void draw_label(Scene& scene, const Box& plot, const std::string& text) {
   Painter& paint = scene.paint;
   const Box label{plot.x + paint.px(4), plot.y + paint.px(3),
                   paint.width(Style::small, text) + paint.px(6), paint.height(Style::small)};
+  scene.labels.push_back(label);
   paint.fill(label, paint.colors.plot.with_alpha(215), paint.px(2));
   paint.text_middle(label, text, paint.colors.text, Style::small);
 }
@@ -262,6 +263,7 @@ int hatch_period(const Scene& scene) {
 void draw_plot(Scene& scene, const ShownRun& one, const CardGeometry& card) {
   const bool is_difference = scene.state().layout == LaneLayout::difference;
   scene.paint.fill(card.plot, scene.paint.colors.plot);
+  scene.labels.clear();
   if (is_difference && !Scene::is_baseline(one)) {
     draw_difference_plot(scene, one, card);
     draw_marks(scene, one, card, {});

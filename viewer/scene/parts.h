@@ -42,6 +42,7 @@ struct Scene {
   std::vector<size_t> compared{};  // the runs that are drawn in any way, as in the table
   Range view;
   std::map<size_t, double> difference_reach{};  // of the runs with a base, once known
+  std::vector<Box> labels{};                    // on the plot that is being drawn
 
   const ViewState& state() const { return in.state; }
   const ShownRun& focus() const { return shown[std::min(in.state.focus, shown.size() - 1)]; }
@@ -123,6 +124,10 @@ std::string clock_text_at(const Lane& lane, int64_t time_ns, int digits);
 /// Returns how many lines the overview has.
 size_t overview_lines(const SceneInput& input);
 void draw_overview(Scene& scene);
+
+/// Returns a place for a label on a plot that covers no other label: the wanted one, or the nearest
+/// above or below it; nothing if there is none. The place is taken from then on.
+std::optional<Box> free_place(Scene& scene, const Box& plot, const Box& wanted);
 
 /// Draws bands, blocks, addresses, folds, differences or outlines, depending on the state.
 void draw_plot(Scene& scene, const ShownRun& one, const CardGeometry& card);

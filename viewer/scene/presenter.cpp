@@ -400,7 +400,8 @@ SceneInput Presenter::input() {
           .width = canvas_.width,
           .height = canvas_.height,
           .top = canvas_.top,
-          .scale = canvas_.scale};
+          .scale = canvas_.scale,
+          .is_figure = canvas_.is_figure};
 }
 
 const Picture& Presenter::picture(const Canvas& canvas, const Fonts& fonts) {

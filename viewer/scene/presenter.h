@@ -22,8 +22,9 @@ namespace shardlens::viewer {
 struct Canvas {
   int width = 0;
   int height = 0;
-  int top = 0;       // covered by a menu
-  double scale = 1;  // pixels per point
+  int top = 0;             // covered by a menu
+  double scale = 1;        // pixels per point
+  bool is_figure = false;  // only plots and the legend
 
   bool operator==(const Canvas&) const = default;
 };

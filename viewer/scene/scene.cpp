@@ -128,6 +128,7 @@ Geometry place_parts(const SceneInput& input, size_t rows, size_t legend_lines) 
                             .details_rows = input.facts.details_rows,
                             .messages = std::min<size_t>(3, input.messages.size()),
                             .legend_lines = legend_lines,
+                            .is_figure = input.is_figure,
                             .has_plans = std::ranges::any_of(
                                 input.runs, [](const Run& run) { return run.plan.has_value(); }),
                             .has_actions = std::ranges::any_of(input.runs, has_actions)};
@@ -360,18 +361,22 @@ Picture make_picture(const SceneInput& input, const Fonts& fonts, ImageCache& ca
   scene.geometry = place_parts(input, rows, legend_lines(scene));
   choose_lanes(scene);
   paint.fill({0, 0, static_cast<float>(input.width), static_cast<float>(input.height)},
-             colors.background);
-  if (!scene.shown.empty()) draw_messages(scene);
+             input.is_figure ? colors.card : colors.background);
+  if (!scene.shown.empty() && !input.is_figure) draw_messages(scene);
   if (scene.shown.empty()) {
     draw_nothing(scene);
     cache.end_picture();
     return picture;
   }
-  draw_header(scene);
+  if (!input.is_figure) draw_header(scene);
   draw_legend(scene);
   draw_minimap(scene);
   for (size_t i = 0; i < scene.cards.size(); ++i) {
     draw_card(scene, scene.shown[scene.cards[i]], scene.geometry.cards[i]);
+  }
+  if (input.is_figure) {
+    cache.end_picture();
+    return picture;
   }
   draw_overview(scene);
   draw_folded_lanes(scene);

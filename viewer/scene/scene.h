@@ -107,8 +107,9 @@ struct SceneInput {
   uint64_t generation = 0;                   // changes with the recordings
   int width = 0;                             // pixels
   int height = 0;
-  int top = 0;       // pixels that a menu covers
-  double scale = 1;  // pixels per point
+  int top = 0;             // pixels that a menu covers
+  double scale = 1;        // pixels per point
+  bool is_figure = false;  // only plots and the legend are drawn
 };
 
 /// Returns "step 5, BACKWARD mlp3, 1.240 s from step 0": the clock of the axis of time.

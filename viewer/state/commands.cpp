@@ -164,6 +164,8 @@ constexpr std::array kCommands = {
             nullptr,            Request::copy_link},
     Command{"export.picture", "Ctrl+E", "File", "Export the picture as PNG", nullptr,
             Request::export_picture},
+    Command{"export.figure", "Ctrl+Shift+V", "File", "Export the plots as SVG", nullptr,
+            Request::export_figure},
     Command{"export.page", "Ctrl+Shift+P", "File", "Export a page for any browser", nullptr,
             Request::export_page},
     Command{"export.table", "Ctrl+Shift+E", "File", "Export the table as CSV", nullptr,

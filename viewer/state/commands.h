@@ -19,6 +19,7 @@ enum class Request : uint8_t {
   save_session,
   copy_link,
   export_picture,
+  export_figure,
   export_page,
   export_table,
   search,

@@ -108,7 +108,8 @@ void Interface::draw(const Frame& frame) {
   take_inputs();
   if (asking_ == Prompt::nothing) draw_tooltip();
   const Canvas canvas{frame.width, frame.height,
-                      frame.has_menu ? static_cast<int>(menu_height_) : 0, frame.scale};
+                      frame.has_menu ? static_cast<int>(menu_height_) : 0, frame.scale,
+                      frame.is_figure};
   const Picture& picture = presenter_.picture(canvas, fonts_.metrics());
   viewer::draw(picture, presenter_.ground(), fonts_, backdrop_, *ImGui::GetBackgroundDrawList());
   draw_question();

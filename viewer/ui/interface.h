@@ -25,6 +25,7 @@ class Interface {
     int height = 0;
     double scale = 1;  // pixels per point, without the state's own zoom
     bool has_menu = true;
+    bool is_figure = false;  // only plots and the legend
   };
 
   Interface(Presenter& presenter, FontSet& fonts, Backdrop& backdrop)

@@ -144,7 +144,9 @@ void draw_legend_entry(Scene& scene, Category category, Box entry) {
   paint.line(text.x, foot, text.x + paint.width(Style::small, words), foot, paint.colors.accent, 2);
 }
 
-constexpr size_t kMostLegendLines = 3;
+/// Returns how many lines the legend may have: a figure's must name everything.
+size_t most_legend_lines(const Scene& scene) { return scene.in.is_figure ? 6 : 3; }
+
 constexpr float kReservedEntry = 100;  // points
 constexpr float kPlanEntry = 70;
 constexpr float kMoreEntry = 52;
@@ -240,7 +242,7 @@ std::vector<PassPart> legend_parts(Scene& scene) {
   std::vector<PassPart> parts = ribbon_parts(scene);
   std::vector<float> widths = legend_widths(scene);
   for (const PassPart part : parts) widths.push_back(part_width(scene, part));
-  if (needed_lines(widths, scene.geometry.legend.w) > kMostLegendLines) parts.clear();
+  if (needed_lines(widths, scene.geometry.legend.w) > most_legend_lines(scene)) parts.clear();
   return parts;
 }
 
@@ -258,11 +260,13 @@ void draw_legend_categories(Scene& scene, LegendLines& lines) {
   std::vector<Category> chosen = used;
   const float width = scene.geometry.legend.w;
   const std::vector<float> widths = legend_widths(scene);
-  if (!widths.empty() && needed_lines(widths, width) > kMostLegendLines) {
+  if (!widths.empty() && needed_lines(widths, width) > most_legend_lines(scene)) {
     // Each line may end in a gap as wide as an entry.
-    const float others = scene.paint.px(kReservedEntry + kPlanEntry + kMoreEntry) +
-                         (kMostLegendLines - 1) * *std::ranges::max_element(widths);
-    chosen = legend_choice(scene, used, kMostLegendLines * width - others);
+    const float others =
+        scene.paint.px(kReservedEntry + kPlanEntry + kMoreEntry) +
+        static_cast<float>(most_legend_lines(scene) - 1) * *std::ranges::max_element(widths);
+    chosen =
+        legend_choice(scene, used, static_cast<float>(most_legend_lines(scene)) * width - others);
   }
   for (const Category category : used) {
     if (std::ranges::find(chosen, category) == chosen.end()) continue;
@@ -325,7 +329,7 @@ void draw_header(Scene& scene) {
 size_t legend_lines(Scene& scene) {
   std::vector<float> widths = legend_widths(scene);
   for (const PassPart part : legend_parts(scene)) widths.push_back(part_width(scene, part));
-  return std::min(kMostLegendLines, needed_lines(widths, scene.geometry.legend.w));
+  return std::min(most_legend_lines(scene), needed_lines(widths, scene.geometry.legend.w));
 }
 
 void draw_legend(Scene& scene) {
@@ -338,7 +342,7 @@ void draw_legend(Scene& scene) {
     const float middle = entry.y + entry.h / 2;
     paint.line(entry.x, middle, entry.x + paint.px(5), middle, paint.colors.muted, 1.5F);
     paint.line(entry.x + paint.px(9), middle, entry.x + paint.px(14), middle, paint.colors.muted,
-               paint.px(1.5F));
+               1.5F);
     entry.take_left(paint.px(19));
     paint.text(entry, "reserved", paint.colors.text, Style::small);
   }
@@ -412,7 +416,7 @@ void draw_minimap(Scene& scene) {
   paint.fill({box.x, box.y, begin - box.x, box.h}, paint.colors.background.with_alpha(190));
   paint.fill({end, box.y, box.right() - end, box.h}, paint.colors.background.with_alpha(190));
   paint.outline({begin, box.y, std::max(paint.px(2), end - begin), box.h}, paint.colors.accent, 0,
-                paint.px(1.5F));
+                1.5F);
   paint.area({box, Area::Kind::minimap, one.index, one.rank});
 }
 
