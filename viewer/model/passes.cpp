@@ -128,7 +128,7 @@ const ActionName* ActionNames::find(profiler::Phase phase, int32_t action) const
   return index < names.listed.size() ? &names.listed[index] : nullptr;
 }
 
-PassParts parts_of(const Lane& lane, const ActionNames& names) {
+PassParts parts_in(const Lane& lane, const ActionNames& names) {
   if (lane.arrays().spans.empty()) return 0;
   if (!names.are_of_program()) return names.listed_parts();
   PassParts parts = 0;

@@ -78,7 +78,7 @@ class ActionNames {
 };
 
 /// Returns the parts that the ribbon of a lane may show.
-PassParts parts_of(const Lane& lane, const ActionNames& names);
+PassParts parts_in(const Lane& lane, const ActionNames& names);
 
 /// A moment of a step that runs of one model have in common: "forward of mlp3 begins".
 struct Landmark {

@@ -134,7 +134,7 @@ Run planned_run(const PlanRequest& request, std::optional<profiler::Space> space
   run.request_config = request.config;
   ActionNames names(planned.timeline.header);
   Lane lane = lane_of(planned.timeline, space);
-  const PassParts parts = parts_of(lane, names);
+  const PassParts parts = parts_in(lane, names);
   run.ranks.push_back({.path = "",
                        .lane = std::move(lane),
                        .names = std::move(names),

@@ -144,7 +144,7 @@ void open_lane_of(Job& job, const std::string& cache_folder, const ReadProgress&
         fmt::format("{}: it contains no tensor allocation; {}", job.path, why));
   }
   ActionNames names(lane.info().header);
-  const PassParts parts = parts_of(lane, names);
+  const PassParts parts = parts_in(lane, names);
   job.opened = RankLane{.path = job.path,
                         .lane = std::move(lane),
                         .names = std::move(names),

@@ -165,7 +165,8 @@ void follow_forward(Recorder& active, const SeenPlace& seen, StepPart part) {
   if (part == StepPart::backward) return;
   const bool runs = seen.rule != nullptr && is_forward(seen.rule->function);
   if (runs) return note_forward(active);
-  const bool is_input = seen.rule == nullptr ? makes_data() : seen.rule->category == Category::input;
+  const bool is_input =
+      seen.rule == nullptr ? makes_data() : seen.rule->category == Category::input;
   if (is_input) end_forward(active);
 }
 

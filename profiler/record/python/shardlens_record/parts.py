@@ -15,7 +15,7 @@ _UNKNOWN = "parts of steps may be missing"
 
 class _Program:
     recorder = None
-    thread = None  # that trains: what others load or save meanwhile is no part of the step
+    thread = None  # that trains: others may load or save meanwhile
     stepping = []  # the optimizers whose step has begun, the outermost first
 
 
