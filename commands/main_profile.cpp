@@ -19,13 +19,14 @@ bool has_work(const std::string& recording) { return !read_work(recording).empty
 
 int main(int argc, char** argv) {
   return run_program("shardlens profile", [&] {
-    const CommandOutcome outcome =
-        profile_command({argv + 1, argv + argc}, {.analyse = report_of,
-                                                  .check = check_profile,
-                                                  .write_page = shardlens::viewer::export_page,
-                                                  .time = step_time_of,
-                                                  .world_time = world_time_of,
-                                                  .has_work = has_work});
+    const CommandOutcome outcome = profile_command(
+        {argv + 1, argv + argc}, {.analyse = report_of,
+                                  .check = check_profile,
+                                  .exporters = {.write_page = shardlens::viewer::export_page,
+                                                .simulate_step = simulated_step_of},
+                                  .time = step_time_of,
+                                  .world_time = world_time_of,
+                                  .has_work = has_work});
     print_output(outcome.out);
     print_output(outcome.error, stderr);
     return outcome.exit_code;

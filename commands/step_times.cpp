@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
@@ -21,11 +22,16 @@ namespace shardlens {
 
 namespace {
 
-const Gpu& gpu_of(const std::string& path, const profiler::Header& header) {
+/// Returns the recorded GPU; null if its rates are not known.
+const Gpu* known_gpu(const profiler::Header& header) {
   if (header.device.starts_with(kNullDevice)) {
-    return find_gpu(header.device.substr(kNullDevice.size()));
+    return &find_gpu(header.device.substr(kNullDevice.size()));
   }
-  if (const Gpu* const known = find_displayed_gpu(header.gpu)) return *known;
+  return find_displayed_gpu(header.gpu);
+}
+
+const Gpu& gpu_of(const std::string& path, const profiler::Header& header) {
+  if (const Gpu* const known = known_gpu(header)) return *known;
   throw std::invalid_argument(
       fmt::format("{}: recorded on {}, whose rates are not known; give a GPU with --gpu", path,
                   header.gpu.empty() ? header.device : header.gpu));
@@ -44,6 +50,31 @@ profiler::WorkTrace trace_of(const std::string& path) {
   throw std::invalid_argument(fmt::format(
       "{}: has no trace of work, from which a step's time is predicted; record again with --time",
       path));
+}
+
+/// Returns the slices of one task: what the host waits for, or the launch and what the stream does.
+std::vector<profiler::SimulatedSlice> slices_of(const profiler::WorkTrace& trace,
+                                                const planner::CostedTask& costed,
+                                                const planner::TaskTimes& times) {
+  const profiler::Work& work = trace.work_of(trace.items[costed.item]);
+  const std::string& from = trace.strings[trace.calls[work.call].name];
+  const std::string name =
+      trace.name_of(work).empty() ? std::string(to_string(work.kind)) : trace.name_of(work);
+  const auto ns = [](double seconds) { return std::llround(seconds * 1e9); };
+  switch (costed.task.kind) {
+    case planner::TaskKind::run: {
+      const int64_t asked = ns(times.asked);
+      const int stream = costed.task.stream + 1;
+      return {{"ask for " + name, from, 0, asked - ns(costed.task.call_seconds), asked},
+              {name, from, stream, ns(times.begin - times.waited), ns(times.end)}};
+    }
+    case planner::TaskKind::synchronize_event:
+    case planner::TaskKind::synchronize_stream:
+    case planner::TaskKind::synchronize_device:
+      return {{"wait: " + name, from, 0, ns(times.asked), ns(times.end)}};
+    default:
+      return {};
+  }
 }
 
 /// A recording's trace of work, and the GPU whose time is asked for.
@@ -90,6 +121,32 @@ std::string world_time_of(const std::vector<std::string>& paths,
       traces, gpu, {.host = request.host, .calibration = calibration ? &*calibration : nullptr});
   if (!request.json) return planner::world_time_text(world, numbers, gpu);
   return json_text(planner::world_time_json(world, numbers, gpu));
+}
+
+std::optional<profiler::SimulatedStep> simulated_step_of(const std::string& path) {
+  const profiler::Header header = profiler::Reader(path).header();
+  const Gpu* const gpu = known_gpu(header);
+  const profiler::WorkTrace trace = profiler::read_work(path);
+  if (gpu == nullptr || trace.empty()) return std::nullopt;
+  const planner::StepTasks step = planner::step_tasks(trace, *gpu, {});
+  if (step.tasks.empty()) return std::nullopt;
+  const std::vector<planner::TaskTimes> times = planner::simulate(simulated_tasks(step));
+  const planner::StepTime time = planner::time_of_tasks(trace, *gpu, {}, step, times);
+  profiler::SimulatedStep simulated{
+      .title = fmt::format("a step as predicted on {}: {}, {}", gpu->display_name,
+                           planner::time_with_band(time), planner::basis_of(time)),
+      .slices = {}};
+  const size_t first = step.first_timed();
+  const int64_t recorded_ns = trace.items[step.tasks[first].item].time_ns;
+  const int64_t shift_ns = recorded_ns - std::llround(times[first].asked * 1e9);
+  for (size_t i = first; i < times.size(); ++i) {
+    for (profiler::SimulatedSlice& slice : slices_of(trace, step.tasks[i], times[i])) {
+      slice.begin_ns += shift_ns;
+      slice.end_ns += shift_ns;
+      simulated.slices.push_back(std::move(slice));
+    }
+  }
+  return simulated;
 }
 
 profiler::PredictTime times_with(const profiler::RecordOptions& options) {

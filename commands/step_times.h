@@ -2,10 +2,12 @@
 // `shardlens record --time`, and the commands that run a program many times.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "profiler/commands/commands.h"
+#include "profiler/exchange/export_perfetto.h"
 #include "profiler/record/predicted_time.h"
 #include "profiler/record/record_options.h"
 
@@ -20,6 +22,10 @@ std::string step_time_of(const std::string& path, const profiler::TimeRequest& r
 /// step_time_of() does.
 std::string world_time_of(const std::vector<std::string>& paths,
                           const profiler::TimeRequest& request);
+
+/// Returns a step as it is predicted to run on the recorded GPU; nothing if the recording has no
+/// trace of work, or is of a GPU that is not known.
+std::optional<profiler::SimulatedStep> simulated_step_of(const std::string& path);
 
 /// Returns the step's time on the recorded GPU, with the times of a calibration if that is not
 /// empty, or why it cannot be predicted.

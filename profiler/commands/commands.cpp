@@ -245,7 +245,7 @@ CommandOutcome work(const Arguments& arguments, const Recordings&) {
 }
 
 CommandOutcome export_recording(const Arguments& arguments, const Recordings& recordings) {
-  return {.out = export_command(arguments, recordings.write_page), .error = {}};
+  return {.out = export_command(arguments, recordings.exporters), .error = {}};
 }
 
 CommandOutcome import_snapshot(const Arguments& arguments, const Recordings&) {

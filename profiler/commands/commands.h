@@ -30,7 +30,7 @@ struct TimeRequest {
 struct Recordings {
   std::function<RankReport(const std::string& path)> analyse;
   std::function<FileReport(const std::string& path)> check;
-  PageWriter write_page = {};
+  Exporters exporters = {};
   std::function<std::string(const std::string& path, const TimeRequest& request)> time = {};
   /// The same for the ranks of a run, together.
   std::function<std::string(const std::vector<std::string>& paths, const TimeRequest& request)>

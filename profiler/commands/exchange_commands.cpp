@@ -42,7 +42,7 @@ struct ExportOptions {
   std::string out;
   std::optional<int32_t> rank;
   std::optional<size_t> points;
-  PageWriter write_page;
+  Exporters exporters;
 };
 
 // --- files ---------------------------------------------------------------------------------------
@@ -112,6 +112,9 @@ std::string export_perfetto(const ExportOptions& options, const Paths& paths) {
     PerfettoWriter writer(out, start_ns);
     for (const std::string& path : paths) {
       writer.add(events_in(path), options.points.value_or(kCounterPoints));
+      if (!options.exporters.simulate_step) continue;
+      const auto step = options.exporters.simulate_step(path);
+      if (step) writer.add(Reader(path).header(), *step);
     }
     writer.finish();
   });
@@ -145,8 +148,9 @@ std::string export_html(const ExportOptions& options, const Paths&) {
   if (options.points) {
     throw std::invalid_argument("--points: a page has every allocation; remove it");
   }
-  return publish_stream(
-      options.out, [&](auto& file) { options.write_page(options.source, options.rank, file); });
+  return publish_stream(options.out, [&](auto& file) {
+    options.exporters.write_page(options.source, options.rank, file);
+  });
 }
 
 struct Format {
@@ -201,11 +205,10 @@ std::string judgements_of(const std::vector<std::string>& paths) {
   return text;
 }
 
-std::string export_command(const std::vector<std::string>& arguments,
-                           const PageWriter& write_page) {
+std::string export_command(const std::vector<std::string>& arguments, const Exporters& exporters) {
   CLI::App app;
   ExportOptions options;
-  options.write_page = write_page;
+  options.exporters = exporters;
   app.add_option("SOURCE", options.source)->required();
   app.add_option("--format", options.format)->required();
   app.add_option("--rank", options.rank);

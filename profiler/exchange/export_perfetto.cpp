@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,6 +25,10 @@ using Json = nlohmann::json;
 enum class Track : uint8_t { phases, steps, actions };
 constexpr auto choice_words(Track) { return words("phases", "steps", "actions"); }
 
+// Numbers of processes and threads, which Perfetto keeps in 32 bits; ranks come before.
+constexpr int64_t kFirstSimulated = 100'000;
+constexpr int64_t kMostTracks = 20'000;
+
 /// A named stretch of time in the trace.
 struct Slice {
   std::string name;
@@ -33,6 +38,10 @@ struct Slice {
 
 std::string json_text(std::string_view text) {
   return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string microseconds(int64_t time_ns) {
+  return fmt::format("{}.{:03}", time_ns / 1000, time_ns % 1000);
 }
 
 class RankWriter {
@@ -56,9 +65,6 @@ class RankWriter {
  private:
   int64_t thread(Track track) const { return process_ * 4 + static_cast<int64_t>(track); }
 
-  std::string microseconds(int64_t time_ns) const {
-    return fmt::format("{}.{:03}", time_ns / 1000, time_ns % 1000);
-  }
   std::string at(int64_t time_ns) const {
     return microseconds(std::max<int64_t>(0, time_ns + offset_ns_));
   }
@@ -198,6 +204,33 @@ PerfettoWriter::PerfettoWriter(std::ostream& out, int64_t start_realtime_ns)
 void PerfettoWriter::add(const EventSource& source, size_t most_points) {
   const int64_t offset_ns = source.header.start_realtime_ns - start_realtime_ns_;
   RankWriter(out_, first_, source, offset_ns).write(most_points);
+}
+
+void PerfettoWriter::add(const Header& header, const SimulatedStep& step) {
+  const int64_t offset_ns = header.start_realtime_ns - start_realtime_ns_;
+  const int64_t process = kFirstSimulated + header.rank;
+  const auto line = [this](const std::string& event) {
+    out_ << (first_ ? "\n" : ",\n") << event;
+    first_ = false;
+  };
+  const auto track = [process](int number) { return process * kMostTracks + number; };
+  line(fmt::format(R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":{}}}}})", process,
+                   json_text(fmt::format("rank {} by itself, {}", header.rank, step.title))));
+  std::set<int> named;
+  for (const SimulatedSlice& slice : step.slices) {
+    if (named.insert(slice.track).second) {
+      const std::string name =
+          slice.track == 0 ? "host" : fmt::format("stream {}", slice.track - 1);
+      line(fmt::format(
+          R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":"{}"}}}})", process,
+          track(slice.track), name));
+    }
+    line(fmt::format(
+        R"({{"ph":"X","name":{},"pid":{},"tid":{},"ts":{},"dur":{},"args":{{"operator":{}}}}})",
+        json_text(slice.name), process, track(slice.track),
+        microseconds(std::max<int64_t>(0, slice.begin_ns + offset_ns)),
+        microseconds(std::max<int64_t>(0, slice.end_ns - slice.begin_ns)), json_text(slice.from)));
+  }
 }
 
 void PerfettoWriter::finish() { out_ << "\n]}\n"; }

@@ -169,7 +169,7 @@ void read_configuration(const std::string& path) { planner::parse_arguments({"--
 
 void export_html(const std::string& path) {
   profiler::export_command({path, "--format", "html", "--out", path + ".html"},
-                           viewer::export_page);
+                           {.write_page = viewer::export_page});
 }
 
 const std::vector<ReaderCase> kCases = {

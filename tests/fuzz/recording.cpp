@@ -65,7 +65,7 @@ void export_all(const std::string& path) {
   for (const char* format : {"memory-viz", "memory-viz-json", "perfetto", "csv", "html"}) {
     answers([&] {
       profiler::export_command({path, "--format", format, "--out", path + ".out"},
-                               viewer::export_page);
+                               {.write_page = viewer::export_page});
     });
   }
 }

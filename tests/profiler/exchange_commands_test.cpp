@@ -24,7 +24,7 @@ using nlohmann::json;
 namespace fs = std::filesystem;
 
 std::string export_words(const std::vector<std::string>& arguments) {
-  return export_command(arguments, viewer::export_page);
+  return export_command(arguments, {.write_page = viewer::export_page});
 }
 
 /// A run of two ranks.

@@ -129,8 +129,9 @@ struct Consumer {
   std::function<std::string(const Recording&)> say;
 };
 
-const profiler::Recordings kFiles = {
-    .analyse = profiler::report_of, .check = profiler::check_profile, .write_page = export_page};
+const profiler::Recordings kFiles = {.analyse = profiler::report_of,
+                                     .check = profiler::check_profile,
+                                     .exporters = {.write_page = export_page}};
 
 std::string profile_words(const std::vector<std::string>& arguments) {
   const profiler::CommandOutcome outcome = profiler::profile_command(arguments, kFiles);

@@ -186,6 +186,34 @@ def check_none(folder):
     expect(refused.returncode, 2)
 
 
+def check_exported(folder):
+    """Perfetto's slices of the simulated step are as long as its work, one after another on a stream."""
+    trace = Trace(folder, "fsdp2", flags=["--world", 8])
+    time = json.loads(shardlens("profile", "time", trace.out, "--json").stdout)
+    out = pathlib.Path(folder, "trace.json")
+    done = shardlens("profile", "export", trace.out, "--format", "perfetto", "--out", out)
+    expect(done.returncode, 0)
+    events = json.loads(out.read_text())["traceEvents"]
+    [process] = [event["pid"] for event in events
+                 if event["name"] == "process_name" and "as predicted on" in event["args"]["name"]]
+    of_process = [event for event in events if event["pid"] == process]
+    tracks = {event["tid"]: event["args"]["name"] for event in of_process
+              if event["name"] == "thread_name"}
+    slices = collections.defaultdict(list)
+    for event in of_process:
+        if event["ph"] == "X":
+            slices[tracks[event["tid"]]].append(event)
+    on_gpu = [event for name, all_of in slices.items() if name != "host" for event in all_of]
+    expect(len(on_gpu), time["launches"])
+    length, work = sum(event["dur"] for event in on_gpu) / 1e6, sum(time["work_seconds"].values())
+    if len(slices) < 3 or abs(length / work - 1) > 1e-3:
+        raise AssertionError(f"{list(slices)}: {length} s, not {work} s")
+    for name, all_of in slices.items():
+        for before, after in zip(all_of, all_of[1:]):
+            if after["ts"] < before["ts"] + before["dur"] - 0.01:
+                raise AssertionError(f"{name}: {before} overlaps {after}")
+
+
 def check_pipelined(folder):
     """A step of a pipeline takes as long as its stages' work and the bubble of GPipe and 1F1B:
     (microbatches + stages - 1) / microbatches times the work of a stage."""
@@ -210,4 +238,5 @@ def check_pipelined(folder):
 
 if __name__ == "__main__":
     sys.exit(run_cases([check_products, check_streams, check_graph, check_steps, check_compiled,
-                        check_fsdp2, check_ddp, check_bytes, check_none, check_pipelined]))
+                        check_fsdp2, check_ddp, check_bytes, check_none, check_exported,
+                        check_pipelined]))
