@@ -21,7 +21,7 @@ using namespace shardlens;
 
 constexpr const char* kHelp =
     "usage: shardlens calibrate [flags]\n\n"
-    "Measures how fast this machine's GPU is, in about two minutes: products of matrices, kernels\n"
+    "Measures how fast this machine's GPU is, which takes minutes: products of matrices, kernels\n"
     "that move memory, copies, attention and, if there are several GPUs, NCCL's collectives. Step\n"
     "times that are predicted with --calibration FILE rest on what it measured.\n\n"
     "  --python PYTHON    a Python with PyTorch; default: python3\n"

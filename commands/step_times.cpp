@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -25,7 +26,9 @@ namespace {
 /// Returns the recorded GPU; null if its rates are not known.
 const Gpu* known_gpu(const profiler::Header& header) {
   if (header.device.starts_with(kNullDevice)) {
-    return &find_gpu(header.device.substr(kNullDevice.size()));
+    const auto found =
+        std::ranges::find(gpus(), header.device.substr(kNullDevice.size()), &Gpu::name);
+    return found == gpus().end() ? nullptr : &*found;
   }
   return find_displayed_gpu(header.gpu);
 }

@@ -3,7 +3,7 @@
     python calibrate.py --out FILE --known NAME --known NAME ...
 
 It times products of matrices, kernels that move memory, copies, attention and, if there are several
-GPUs, collectives of NCCL, in about two minutes. FILE gets JSON that `shardlens profile time
+GPUs, collectives of NCCL, which takes minutes. FILE gets JSON that `shardlens profile time
 --calibration FILE` reads: times of named sizes, without paths, names of hosts or of people. It knows
 nothing of Shardlens.
 """
