@@ -233,9 +233,9 @@ constexpr std::array kCommands = {
     // These arrange the lanes of many runs.
     Command{"lanes.sort", "Shift+K", "Lanes", "Sort lanes: as opened, by peak or by name",
             [](S s, F) { cycle(s.lanes.sort, 3), s.lanes.first = 0; }},
-    Command{"overview", "Ctrl+L", "Lanes", "Overview: a list of all runs, or of a run's ranks",
+    Command{"overview", "Ctrl+G", "Lanes", "Overview: a list of all runs, or of a run's ranks",
             [](S s, F) { s.overview.is_open = !s.overview.is_open; }},
-    Command{"overview.sort", "Ctrl+Shift+L", "Lanes",
+    Command{"overview.sort", "Ctrl+Shift+G", "Lanes",
             "Sort the overview: as opened, by name, verdict, peak or phase",
             [](S s, F) { s.overview.is_open = true, cycle(s.overview.sort, 5); }},
     Command{"lanes.down", "Alt+PageDown", "Lanes", "Scroll down in the lanes",

@@ -18,7 +18,7 @@ std::string title_of(const Scene& scene) {
   if (count == 1) return fmt::format("Memory of {}", scene.shown.front().run->name);
   const size_t first = scene.geometry.first_lane;
   const std::string part = scene.geometry.lane_bar.w > 0
-                               ? fmt::format(": {} to {}, Ctrl+L lists all", first + 1,
+                               ? fmt::format(": {} to {}, Ctrl+G lists all", first + 1,
                                              first + scene.geometry.cards.size())
                                : "";
   return fmt::format("Memory of {} runs{}", count, part);
