@@ -446,4 +446,22 @@ TEST_CASE("no text of a figure covers another, whatever is marked in it") {
   }
 }
 
+TEST_CASE("numbers of the axes do not cover each other, however near a moment is") {
+  const tests::TemporaryFolder folder;
+  ViewState state;
+  state.files = {folder.file("run.slp")};
+  tests::write_profile(state.files[0], tests::view_recording({.steps = 2000}));
+  const Fonts fonts = plain_fonts(1);
+  for (const char* alignment : {"align.step", "align.time", "align.event"}) {
+    Presenter presenter(state, "");
+    act(presenter, {alignment, "peak"});
+    for (int i = 0; i < 100; ++i) {
+      const Canvas canvas{.width = 700, .height = 400, .is_figure = true};
+      CAPTURE(alignment, i);
+      CHECK(covering_texts(presenter.picture(canvas, fonts), fonts).empty());
+      act(presenter, "zoom.in");
+    }
+  }
+}
+
 }  // namespace shardlens::viewer

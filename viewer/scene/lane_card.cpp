@@ -447,6 +447,7 @@ void draw_axes(Scene& scene, const CardGeometry& card, const YAxis& y_axis, bool
   Box axis = card.x_axis;
   const Box numbers = axis.take_top(paint.px(16));
   const double columns = plot.w / paint.px(kXTickDistance);
+  float last_end = -paint.px(kXTickDistance);
   for (const Tick& tick :
        x_ticks(scene.state().alignment, scene.view, scene.in.facts.extent, columns)) {
     const float x = std::round(scene.x_of(plot, tick.at));
@@ -454,6 +455,9 @@ void draw_axes(Scene& scene, const CardGeometry& card, const YAxis& y_axis, bool
     const float width = paint.width(Style::small, tick.text);
     const float left =
         std::clamp(x - width / 2, card.y_axis.x, card.card.right() - width - paint.px(3));
+    // Numbers have many digits when a moment is shown from very near.
+    if (left < last_end + paint.px(4)) continue;
+    last_end = left + width;
     paint.text({left, numbers.y, width + 1, numbers.h}, tick.text, paint.colors.muted,
                Style::small);
   }
