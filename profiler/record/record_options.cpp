@@ -87,6 +87,13 @@ void check_nodes(const RecordOptions& options) {
                   options.gpus(), size));
 }
 
+void check_gpu_lever(const RecordOptions& options, bool has_capacity) {
+  const bool has_lever =
+      std::ranges::find(options.levers, "gpu", &Lever::name) != options.levers.end();
+  if (!has_lever || !has_capacity) return;
+  throw std::invalid_argument("--capacity and --with gpu: give one of them");
+}
+
 void check_gpu_index(const RecordOptions& options) {
   if (options.is_attached() || !options.gpu_index || *options.gpu_index < options.gpus()) return;
   throw std::invalid_argument(fmt::format(
@@ -258,11 +265,7 @@ RecordOptions parse_record_options(const Words& arguments) {
   if (!routing.empty()) options.routing = parse_routing(routing);
   if (!ranks.empty()) options.ranks = parse_ranks(ranks);
   if (!with.empty()) options.levers = parse_levers(with);
-  const bool has_gpu_lever =
-      std::ranges::find(options.levers, "gpu", &Lever::name) != options.levers.end();
-  if (has_gpu_lever && !capacity.empty()) {
-    throw std::invalid_argument("--capacity and --with gpu: give one of them");
-  }
+  check_gpu_lever(options, !capacity.empty());
   pull_machine_levers(options);
   check_places(options.true_at);
   if (options.out.empty()) options.out = default_folder(options.command);
