@@ -309,18 +309,28 @@ def plans_before_placing(cluster):
             raise AssertionError(accelerator)
 
 
+def result_beside(trainer, act):
+    """Trains in a thread of its own: Ray starts nodes only in the main thread, which acts."""
+    ended = []
+    thread = threading.Thread(target=lambda: ended.append(trainer.fit()))
+    thread.start()
+    act()
+    thread.join()
+    return ended[0].return_value["result"]
+
+
 def outlives_a_lost_node(cluster):
     """If one of two nodes is lost, the other goes on alone; a node that is added is used again."""
-    seen = []
+    name, seen = "elastic", []
 
     def strike():
-        wait_for("a checkpoint", lambda: 1 in ranks() and cluster.has_saved("elastic"))
+        wait_for("a checkpoint", lambda: 1 in ranks() and cluster.has_saved(name))
         begin = time.monotonic()
         cluster.lose(cluster.node_of(ranks()[1][1]))
-        resumed = cluster.kinds("elastic").count("resumed")
-        wait_for("a resumption", lambda: cluster.kinds("elastic").count("resumed") > resumed, 300)
-        logged = len(cluster.steps_reported("elastic"))
-        wait_for("a step", lambda: len(cluster.steps_reported("elastic")) > logged)
+        resumed = cluster.kinds(name).count("resumed")
+        wait_for("a resumption", lambda: cluster.kinds(name).count("resumed") > resumed, 300)
+        logged = len(cluster.steps_reported(name))
+        wait_for("a step", lambda: len(cluster.steps_reported(name)) > logged)
         assert len(ranks()) == 1, ranks()
         seen.append(f"goes on after {time.monotonic() - begin:.0f} s")
         begin = time.monotonic()
@@ -328,39 +338,36 @@ def outlives_a_lost_node(cluster):
         wait_for("two ranks", lambda: len(ranks()) == 2, 300)
         seen.append(f"uses the new node after {time.monotonic() - begin:.0f} s")
 
-    striker = threading.Thread(target=strike)
-    striker.start()
-    result = cluster.trainer("elastic", 5000, failures=3, workers=(1, 2), log_every=100).fit()
-    striker.join()
+    trainer = cluster.trainer(name, 5000, failures=3, workers=(1, 2), log_every=100)
+    result = result_beside(trainer, strike)
     print("; ".join(seen), flush=True)
-    assert len(seen) == 2 and result.return_value["result"]["status"] == "ok", [seen, result]
-    assert cluster.steps_reported("elastic") == list(range(100, 5001, 100))
-    kinds = cluster.kinds("elastic")
+    assert result["status"] == "ok", result
+    assert cluster.steps_reported(name) == list(range(100, 5001, 100))
+    kinds = cluster.kinds(name)
     assert kinds.count("lost") == 1 and "preempted" in kinds and kinds[-1] == "finished", kinds
     assert not ranks(), ranks()
 
 
 def saves_on_notice(cluster):
     """Told that a node will go, all ranks save, and the others go on; it counts as no failure."""
+    name = "told"
 
     def strike():
-        wait_for("a checkpoint", lambda: 1 in ranks() and cluster.has_saved("told"))
+        wait_for("a checkpoint", lambda: 1 in ranks() and cluster.has_saved(name))
         node = cluster.node_of(ranks()[1][1])
         cluster.announce(node, 20)
         begin = time.monotonic()
-        wait_for("saving", lambda: "preempted" in cluster.kinds("told"), 20)
+        wait_for("saving", lambda: "preempted" in cluster.kinds(name), 20)
         print(f"saved {time.monotonic() - begin:.0f} s after the notice", flush=True)
         time.sleep(max(0, begin + 20 - time.monotonic()))
         cluster.lose(node)
 
-    striker = threading.Thread(target=strike)
-    striker.start()
-    result = cluster.trainer("told", 600, failures=0, workers=(1, 2), log_every=50).fit()
-    striker.join()
+    trainer = cluster.trainer(name, 600, failures=0, workers=(1, 2), log_every=50)
+    result = result_beside(trainer, strike)
     cluster.add_node()
-    assert result.return_value["result"]["status"] == "ok"
-    assert cluster.steps_reported("told") == list(range(50, 601, 50))
-    kinds = cluster.kinds("told")
+    assert result["status"] == "ok", result
+    assert cluster.steps_reported(name) == list(range(50, 601, 50))
+    kinds = cluster.kinds(name)
     assert kinds.count("lost") == 0 and kinds[-1] == "finished", kinds
 
 
