@@ -236,10 +236,16 @@ class Recorder::Hooks {
 
   int64_t ns_at(c10::approx_time_t ticks) const { return steady_ns(ticks) - start_ns_; }
 
-  /// Returns true for the GPU that is recorded, which the first allocation chooses.
-  bool is_recorded(int gpu) {
-    int known = kNoGpu;
-    return gpu_.compare_exchange_strong(known, gpu) || known == gpu;
+  /// Returns true for an event of the GPU that is recorded, which the first allocation chooses:
+  /// allocators of GPUs that nobody uses have events, too.
+  bool is_recorded(const TraceEntry& entry) {
+    int known = gpu_.load(std::memory_order_relaxed);
+    if (known != kNoGpu) return known == entry.device_;
+    const bool allocates =
+        entry.action_ == TraceEntry::ALLOC || entry.action_ == TraceEntry::SEGMENT_ALLOC ||
+        entry.action_ == TraceEntry::SEGMENT_MAP || entry.action_ == TraceEntry::OOM;
+    if (!allocates) return false;
+    return gpu_.compare_exchange_strong(known, entry.device_) || known == entry.device_;
   }
 
   /// Records a change by the driver. Pinned memory gets the purpose of the calling thread, since it
@@ -301,12 +307,12 @@ class Recorder::Hooks {
   const std::unique_ptr<StepWindow> window_;
   Purpose (*const purpose_)();
   KnownClasses classes_;
-  std::atomic<int> gpu_ = kNoGpu;  // that is recorded
+  std::atomic<int> gpu_ = kNoGpu;        // that is recorded
   std::unique_ptr<DriverWatch> driver_;  // last, as it reports changes at once
 };
 
 void Recorder::Hooks::record_trace(const TraceEntry& entry) {
-  if (!is_recorded(entry.device_)) return;
+  if (!is_recorded(entry)) return;
   const auto bytes = static_cast<int64_t>(entry.size_);
   const OwnTime own;
   const uint16_t stream = streams_.number_of(entry.stream_);

@@ -431,7 +431,7 @@ def runs_the_tutorial(cluster):
     subprocess.run(words, env=stubs, check=True)
     environment = {**os.environ, "PATH": sys.argv[1] + "/bin:" + os.environ["PATH"]}
     commands = re.findall(r"^\$ (shardlens .*)$", text, re.MULTILINE)
-    assert len(commands) == 4, commands
+    assert len(commands) == 5, commands
     image = str(cluster.storage / "image.png")
     write_image(image)
     for command in commands:
