@@ -180,8 +180,8 @@ def ranks():
                 if "=" in entry
             )
             found[int(variables["RANK"])] = (int(folder.name), int(variables["SHARDLENS_PARENT"]))
-        except OSError:
-            continue  # it has ended
+        except (OSError, KeyError):
+            continue  # it has ended, or is ending and has no variables any more
     return found
 
 
