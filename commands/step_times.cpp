@@ -40,10 +40,22 @@ const Gpu& gpu_of(const std::string& path, const profiler::Header& header) {
                   header.gpu.empty() ? header.device : header.gpu));
 }
 
+/// Returns the GPU that is asked for, else the recorded one.
+const Gpu& gpu_for(const profiler::TimeRequest& request, const std::string& path,
+                   const profiler::Header& header) {
+  return request.gpu.empty() ? gpu_of(path, header) : find_gpu(request.gpu);
+}
+
 /// Returns nothing if no file is named.
 std::optional<planner::TimeCalibration> calibration_of(const std::string& path, const Gpu& gpu) {
   if (path.empty()) return std::nullopt;
   return planner::TimeCalibration::read(path, gpu);
+}
+
+/// Returns the settings of a prediction, for as long as the calibration lives.
+planner::StepTimeOptions options_of(const profiler::TimeRequest& request,
+                                    const std::optional<planner::TimeCalibration>& calibration) {
+  return {.host = request.host, .calibration = calibration ? &*calibration : nullptr};
 }
 
 /// Throws std::invalid_argument if a recording has none.
@@ -89,13 +101,10 @@ struct TimedRecording {
 
 TimedRecording timed(const std::string& path, const profiler::TimeRequest& request) {
   const profiler::Header header = profiler::Reader(path).header();
-  const Gpu& gpu = request.gpu.empty() ? gpu_of(path, header) : find_gpu(request.gpu);
+  const Gpu& gpu = gpu_for(request, path, header);
   const profiler::WorkTrace trace = trace_of(path);
-  const std::optional<planner::TimeCalibration> calibration =
-      calibration_of(request.calibration, gpu);
-  const planner::StepTimeOptions options{.host = request.host,
-                                         .calibration = calibration ? &*calibration : nullptr};
-  return {header.rank, gpu, planner::step_time(trace, gpu, options)};
+  const auto calibration = calibration_of(request.calibration, gpu);
+  return {header.rank, gpu, planner::step_time(trace, gpu, options_of(request, calibration))};
 }
 
 }  // namespace
@@ -112,16 +121,14 @@ std::string world_time_of(const std::vector<std::string>& paths,
                           const profiler::TimeRequest& request) {
   std::vector<profiler::WorkTrace> traces;
   std::vector<int32_t> numbers;
-  const profiler::Header first = profiler::Reader(paths.front()).header();
-  const Gpu& gpu = request.gpu.empty() ? gpu_of(paths.front(), first) : find_gpu(request.gpu);
+  const Gpu& gpu = gpu_for(request, paths.front(), profiler::Reader(paths.front()).header());
   for (const std::string& path : paths) {
     traces.push_back(trace_of(path));
     numbers.push_back(profiler::Reader(path).header().rank);
   }
-  const std::optional<planner::TimeCalibration> calibration =
-      calibration_of(request.calibration, gpu);
-  const planner::WorldTime world = planner::world_time(
-      traces, gpu, {.host = request.host, .calibration = calibration ? &*calibration : nullptr});
+  const auto calibration = calibration_of(request.calibration, gpu);
+  const planner::WorldTime world =
+      planner::world_time(traces, gpu, options_of(request, calibration));
   if (!request.json) return planner::world_time_text(world, numbers, gpu);
   return json_text(planner::world_time_json(world, numbers, gpu));
 }
