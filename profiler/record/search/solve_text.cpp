@@ -105,11 +105,16 @@ Json run_json(const std::vector<PlacedValue>& values, const VariantResult& resul
   return json;
 }
 
-int64_t parse_value(std::string_view text) {
+/// Returns a whole number from 1; nothing if the text is not one.
+std::optional<int64_t> count_in(std::string_view text) {
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   const bool is_whole = error == std::errc() && end == text.data() + text.size();
-  if (is_whole && value > 0) return value;
+  return is_whole && value > 0 ? std::optional(value) : std::nullopt;
+}
+
+int64_t parse_value(std::string_view text) {
+  if (const auto value = count_in(text)) return *value;
   throw std::invalid_argument(
       fmt::format("--values {}: give whole numbers from 1, such as batch=1,2,4", text));
 }
@@ -129,16 +134,10 @@ std::pair<std::string, std::vector<int64_t>> parse_values(const std::string& tex
 }
 
 /// Parses "2/8" as the second of eight parts.
-void parse_part(const std::string& text, SweepOptions& options) {
+void parse_part(std::string_view text, SweepOptions& options) {
   const size_t slash = std::min(text.find('/'), text.size());
-  const auto number = [&](size_t begin, size_t end) {
-    int64_t value = 0;
-    const char* const last = text.data() + end;
-    const auto [read, error] = std::from_chars(text.data() + begin, last, value);
-    return error == std::errc() && read == last ? value : 0;
-  };
-  options.part = number(0, slash);
-  options.parts = number(std::min(slash + 1, text.size()), text.size());
+  options.part = count_in(text.substr(0, slash)).value_or(0);
+  options.parts = count_in(text.substr(std::min(slash + 1, text.size()))).value_or(0);
   if (options.part >= 1 && options.part <= options.parts) return;
   throw std::invalid_argument(
       fmt::format("--part {}: give a part from 1 and how many there are, such as 2/8", text));
