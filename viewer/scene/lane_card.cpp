@@ -172,34 +172,36 @@ void draw_peak(Scene& scene, const ShownRun& one, const Box& plot, const YAxis& 
   paint.text_middle(*ground, label, paint.colors.text, Style::small);
 }
 
+/// Calls `draw` with each failed request for memory that is in view, and where its line is.
+template <class Draw>
+void for_each_failure(const Scene& scene, const ShownRun& one, const Box& plot, const Draw& draw) {
+  const Lane& lane = one.lane->lane;
+  for (const FailedRequest& failure : lane.arrays().failures) {
+    const double x = x_of_failure(*one.warp, lane, failure);
+    if (scene.view.contains(x)) draw(failure, std::round(scene.x_of(plot, x)));
+  }
+}
+
 /// Draws where requests for memory failed.
 void draw_failures(Scene& scene, const ShownRun& one, const Box& plot) {
   Painter& paint = scene.paint;
-  const Lane& lane = one.lane->lane;
   float last = -1;  // the line that was drawn last
-  for (const FailedRequest& failure : lane.arrays().failures) {
-    const double x = x_of_failure(*one.warp, lane, failure);
-    if (!scene.view.contains(x)) continue;
-    const float at = std::round(scene.x_of(plot, x));
-    if (at == last) continue;
+  for_each_failure(scene, one, plot, [&](const FailedRequest& failure, float at) {
+    if (at == last) return;
     last = at;
     paint.line(at, plot.y, at, plot.bottom(), paint.colors.more, 2);
-    const auto index = static_cast<size_t>(&failure - lane.arrays().failures.data());
+    const auto index = static_cast<size_t>(&failure - one.lane->lane.arrays().failures.data());
     paint.area(
         {{at - paint.px(4), plot.y, paint.px(8), plot.h}, Area::Kind::failure, one.index, index});
-  }
+  });
 }
 
 /// Writes what was asked for beside the lines of failed requests, as far as there is room.
 void draw_failure_texts(Scene& scene, const ShownRun& one, const Box& plot) {
   Painter& paint = scene.paint;
-  const Lane& lane = one.lane->lane;
   float last_end = -1;  // the end of the last text
-  for (const FailedRequest& failure : lane.arrays().failures) {
-    const double x = x_of_failure(*one.warp, lane, failure);
-    if (!scene.view.contains(x)) continue;
-    const float at = std::round(scene.x_of(plot, x));
-    const std::string_view who = lane.label(failure.label);
+  for_each_failure(scene, one, plot, [&](const FailedRequest& failure, float at) {
+    const std::string_view who = one.lane->lane.label(failure.label);
     const std::string text =
         fmt::format("out of memory: {} asked{}{}", bytes_text(failure.asked_bytes),
                     who.empty() ? "" : " by ", who);
@@ -207,14 +209,14 @@ void draw_failure_texts(Scene& scene, const ShownRun& one, const Box& plot) {
     const float height = paint.height(Style::small) + paint.px(2);
     const bool is_left = at + width + paint.px(3) > plot.right();
     const float left = is_left ? at - width - paint.px(3) : at + paint.px(3);
-    if (left < std::max(plot.x, last_end) || height * 3 > plot.h) continue;
+    if (left < std::max(plot.x, last_end) || height * 3 > plot.h) return;
     last_end = left + width;
     const auto box =
         free_place(scene, plot, {left, plot.y + plot.h / 2 - height / 2, width, height});
-    if (!box) continue;
+    if (!box) return;
     paint.fill(*box, paint.colors.plot.with_alpha(230), paint.px(2));
     paint.text_middle(*box, text, paint.colors.more, Style::small);
-  }
+  });
 }
 
 void draw_budget(Scene& scene, const ShownRun& one, const Box& plot, const YAxis& y_axis) {
