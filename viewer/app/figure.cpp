@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <imgui.h>
 
-#include <fstream>
 #include <stdexcept>
 
 #include "base/output_file.h"
@@ -93,13 +92,7 @@ void write_figure(Presenter& presenter, const FigureOptions& options, const std:
   const Outliner outliner = outliner_of(fonts.fonts());
   const std::string bytes =
       path.ends_with(".svg") ? svg_of(picture, size, outliner) : pdf_of(picture, size, outliner);
-  write_whole(path, [&](const std::string& unfinished) {
-    std::ofstream file(unfinished, std::ios::binary | std::ios::trunc);
-    file << bytes;
-    if (file.flush()) return;
-    throw std::runtime_error(
-        fmt::format("{}: cannot write this figure; choose a folder that can be written", path));
-  });
+  write_text(path, bytes);
 }
 
 }  // namespace shardlens::viewer
