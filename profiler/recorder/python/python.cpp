@@ -336,8 +336,8 @@ void shardlens_record_step(int64_t step) {
     const OwnTime own;
     sample_device(*active);
     sample_host_now_and_then(*active);
+    end_forward(*active);
   }
-  if (Recorder* const active = Recorder::active()) end_forward(*active);
   coming_step = step;
   step_part = StepPart::before_forward;
 }

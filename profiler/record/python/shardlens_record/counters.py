@@ -52,10 +52,13 @@ def of_other_gpus(torch, recorded):
     return peaks
 
 
+def mib_text(size):
+    return f"{size / 2**20:.2f} MiB"
+
+
 def doubt_of(other, recorded):
     """Says what a recording lacks that another GPU of its process had."""
-    allocated, reserved = (f"{other[name] / 2**20:.2f} MiB"
-                           for name in ("allocated_bytes", "reserved_bytes"))
+    allocated, reserved = mib_text(other["allocated_bytes"]), mib_text(other["reserved_bytes"])
     return (f"GPU {other['gpu']} is left out: this process had up to {allocated} allocated and "
             f"{reserved} reserved there; this is the memory of GPU {recorded}, and --gpu-index "
             f"{other['gpu']} records the other")

@@ -6,7 +6,7 @@ import gc
 import sys
 import weakref
 
-from . import blocks
+from . import blocks, program_code
 from .blocks import (GRADIENT, GRADIENT_SHARD, INPUT, OPTIMIZER_STATE, PARAMETER_SHARD,
                      UNSHARDED_PARAMETER)
 from .guards import guarded, replace
@@ -147,8 +147,7 @@ def _outermost_call():
     for frame in sys._current_frames().values():
         found = None
         while frame is not None:
-            code = frame.f_code
-            if code.co_name == "_wrapped_call_impl" and code.co_filename.endswith("nn/modules/module.py"):
+            if program_code.calls_module(frame):
                 found = frame
             frame = frame.f_back
         if found is not None:

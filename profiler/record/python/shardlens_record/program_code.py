@@ -45,6 +45,12 @@ def frame_outside_pytorch(frame):
     return frame
 
 
+def calls_module(frame):
+    """Returns True for the frame in which PyTorch calls a module."""
+    code = frame.f_code
+    return code.co_name == "_wrapped_call_impl" and code.co_filename.endswith("nn/modules/module.py")
+
+
 def best(places):
     """Returns the innermost of these places of an error, (path, line) from the outermost on, that is
     the program's own, else the innermost outside of PyTorch, else the innermost; None: no place."""

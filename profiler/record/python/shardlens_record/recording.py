@@ -277,7 +277,7 @@ def _watch_out_of_memory(torch):
 
     @guarded("how the program ran out of memory is unknown")
     def tell(gpu, asked_bytes, used_bytes, free_bytes):
-        asked, used, free = (f"{n / 2**20:.2f} MiB" for n in (asked_bytes, used_bytes, free_bytes))
+        asked, used, free = map(counters.mib_text, (asked_bytes, used_bytes, free_bytes))
         account.tell_once("out_of_memory", f"{asked} could not be allocated, with {used} of GPU {gpu} "
                                            f"in use and {free} free")
 

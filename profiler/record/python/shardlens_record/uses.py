@@ -211,8 +211,7 @@ def _is_in_module():
     """Returns True in the forward of a module, where positions are computed without gradients, say."""
     frame = sys._getframe(1)
     while frame is not None:
-        code = frame.f_code
-        if code.co_name == "_call_impl" and code.co_filename.endswith("nn/modules/module.py"):
+        if program_code.calls_module(frame):
             return True
         frame = frame.f_back
     return False

@@ -21,9 +21,11 @@ def watch(module):
 
         @functools.wraps(inner)
         def cross_entropy(*args, **kwargs):
+            if _own.depth:
+                return inner(*args, **kwargs)
             given = signature.bind(*args, **kwargs)
             given.apply_defaults()
-            if _own.depth or not _is_for(given.arguments):
+            if not _is_for(given.arguments):
                 return inner(*args, **kwargs)
             parts = sites.at(_LEVER, _CODE)
             if parts is None:
