@@ -91,6 +91,14 @@ def plan_words(options: Mapping[str, object]) -> list[str]:
     return flags_of({"python": sys.executable, **options} if runs else options)
 
 
+def values_words(values: Mapping[str, Sequence[object]]) -> list[str]:
+    """Returns the values of placeholders as flags of `shardlens sweep`."""
+    words: list[str] = []
+    for name, numbers in values.items():
+        words += ["--values", f"{name}={','.join(map(str, numbers))}"]
+    return words
+
+
 def flags_of(options: Mapping[str, object]) -> list[str]:
     """Returns options as flags: `param_dtype="bf16", explain=True` as `--param-dtype bf16
     --explain`. A keyword of Python has a `_` after it: `from_=2`, `with_="recompute"`."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any, Mapping, NamedTuple, Protocol, Sequence
 
-from ._program import ShardlensError, ask, flags_of, words_of
+from ._program import ShardlensError, ask, flags_of, values_words, words_of
 
 WHOLE, WRONG_USE, PARTLY = 0, 2, 5  # exit codes of `shardlens sweep`
 
@@ -56,10 +57,8 @@ def tasks_of(
     is_placed = {name: any("{%s}" % name in word for word in words) for name in values}
     placed = {name: list(values[name]) for name in values if is_placed[name]}
     of_flags = {name: list(values[name]) for name in values if not is_placed[name]}
-    shared = [
-        word for name in placed for word in ("--values", f"{name}={','.join(map(str, placed[name]))}")
-    ]
-    parts = len(list(itertools.product(*placed.values()))) if is_split else 1
+    shared = values_words(placed)
+    parts = math.prod(map(len, placed.values())) if is_split else 1
     tasks = []
     for chosen in itertools.product(*of_flags.values()):
         flags = {name: str(value) for name, value in zip(of_flags, chosen)}

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 from . import _program
-from ._program import ShardlensError, flags_of, plan_words, words_of
+from ._program import ShardlensError, flags_of, plan_words, values_words, words_of
 
 try:
     from mcp.server.mcpserver import MCPServer
@@ -118,9 +118,7 @@ def sweep(
 ) -> Reply:
     """Runs a PyTorch program with each combination of values, such as {"batch": [8, 16]}, in place
     of {batch} in its command, and prints a table of what it takes."""
-    options = options_of(flags, json)
-    for name, numbers in values.items():
-        options += ["--values", f"{name}={','.join(map(str, numbers))}"]
+    options = [*options_of(flags, json), *values_words(values)]
     return reply_of_program("sweep", command, options, (0,))
 
 
