@@ -133,6 +133,15 @@ std::vector<std::vector<Lever>> sets_of(const std::vector<Lever>& all) {
   return sets;
 }
 
+Findings advise_on(const ModelProgram& program, const AdviseOptions& options) {
+  const auto run = [&](const std::vector<RecordOptions>& all, const std::vector<std::string>&) {
+    std::vector<VariantResult> results;
+    for (const RecordOptions& one : all) results.push_back(program.run(one));
+    return results;
+  };
+  return advise(options, run, [] { return 2; });
+}
+
 /// Returns the least cost of the sets of up to three levers that fit.
 int cheapest_of(const ModelProgram& program, int64_t fit_bytes) {
   int cheapest = kNothingFits;
@@ -284,12 +293,7 @@ TEST_CASE("advise finds the cheapest set that brute force finds") {
     options.fit_bytes = static_cast<int64_t>(
         std::uniform_real_distribution<double>(0.2 * kWhole, 1.1 * kWhole)(random));
     options.wanted = program.levers();
-    const auto run = [&](const std::vector<RecordOptions>& all, const std::vector<std::string>&) {
-      std::vector<VariantResult> results;
-      for (const RecordOptions& one : all) results.push_back(program.run(one));
-      return results;
-    };
-    const Findings found = advise(options, run, [] { return 2; });
+    const Findings found = advise_on(program, options);
     const int cheapest = cheapest_of(program, options.fit_bytes);
     const VariantResult* const best = found.best();
     if (found.base.fits(options.fit_bytes)) continue;
@@ -321,12 +325,7 @@ TEST_CASE("advise by time finds the fastest set that brute force finds") {
     options.record.device.gpu = "h100";
     options.record.traces_work = true;
     options.wanted = program.levers();
-    const auto run = [&](const std::vector<RecordOptions>& all, const std::vector<std::string>&) {
-      std::vector<VariantResult> results;
-      for (const RecordOptions& one : all) results.push_back(program.run(one));
-      return results;
-    };
-    const Findings found = advise(options, run, [] { return 2; });
+    const Findings found = advise_on(program, options);
     // A lever counts that makes the program faster by more than predictions can tell apart.
     std::vector<Lever> faster = program.levers();
     std::erase_if(faster, [&](const Lever& one) { return program.seconds_with({one}) >= 0.95; });
