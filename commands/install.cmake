@@ -9,7 +9,8 @@ set(home lib/shardlens)
 set(tools shardlens shardlens-plan shardlens-profile shardlens-gate shardlens-view
           shardlens-calibrate shardlens-checkpoint shardlens-doctor)
 install(TARGETS ${tools} RUNTIME DESTINATION bin COMPONENT tools)
-install(FILES planner/pytorch/train.py planner/pytorch/calibrate.py DESTINATION ${home}/plan COMPONENT tools)
+install(FILES planner/pytorch/train.py planner/pytorch/calibrate.py
+        DESTINATION ${home}/plan COMPONENT tools)
 add_custom_target(programs DEPENDS ${tools})
 if(NOT SHARDLENS_LIBTORCH)
   return()

@@ -136,7 +136,7 @@ json collectives_on(const Gpu& gpu, double ratio) {
   return rows;
 }
 
-/// What a GPU that takes longer than `model` would measure, under the name of `named`.
+/// Returns the measurements of a GPU that takes longer than `model`, under the name of `named`.
 json calibration_of(const Gpu& named, const Gpu& model, const Ratios& ratios) {
   return {{"schema", "shardlens.calibration/1"},
           {"gpu", named.display_name},
@@ -233,7 +233,7 @@ TEST_CASE("a calibration gives back the ratios with which it was made", "[planne
   CHECK(of(time, WorkClass::collectives) == Approx(0.6 * of(cold, WorkClass::collectives)));
   CHECK(time.is_calibrated);
   CHECK_FALSE(cold.is_calibrated);
-  // What is the same ratio everywhere is predicted without error, so half of the cold one remains.
+  // Equal ratios are predicted without error, so half of the cold error remains.
   CHECK(time.error == Approx(cold.error / 2).epsilon(0.2));
   const StepTime same = time_with(calibration_of(gpu, gpu, {}), gpu);
   CHECK(same.seconds == Approx(cold.seconds));
