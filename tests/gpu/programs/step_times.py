@@ -124,6 +124,8 @@ def main():
         ),
         flush=True,
     )
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()  # its threads must not outlive the interpreter
 
 
 if __name__ == "__main__":
