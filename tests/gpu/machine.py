@@ -186,6 +186,8 @@ class Machine:
             if key != "LD_PRELOAD" and not key.startswith("SHARDLENS_NULL")
         }
         folders = library_folders(self.about["folder"])
+        if self.is_rehearsal:  # its PyTorch may have no library of NVIDIA's beside it
+            folders.append(str(BUILD / "null_device"))
         given = env.get("LD_LIBRARY_PATH")
         env["LD_LIBRARY_PATH"] = ":".join(folders + ([given] if given else []))
         env["PYTHONUNBUFFERED"] = "1"
