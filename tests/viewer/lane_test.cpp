@@ -184,6 +184,23 @@ TEST_CASE("live memory after any change adds up to the bands there") {
   }
 }
 
+TEST_CASE("an action whose end was lost ends with its step") {
+  const auto seed = Catch::getSeed();
+  CAPTURE(seed);
+  std::mt19937_64 engine(seed);
+  profiler::Profile profile = tests::view_recording({.steps = 40});
+  std::erase_if(profile.events, [&](const Event& event) {
+    return event.kind == EventKind::action_end && engine() % 3 == 0;
+  });
+  const Lane lane = lane_of(profile);
+  REQUIRE(lane.arrays().spans.size() > 1000);
+  for (const Span& span : lane.arrays().spans) {
+    const Stretch& stretch = lane.arrays().stretches[static_cast<size_t>(span.stretch)];
+    CHECK(span.begin_ns >= stretch.begin_ns);
+    CHECK(span.end_ns <= stretch.end_ns);
+  }
+}
+
 TEST_CASE("a time shows the action that ran, a change shows its interval") {
   const Lane lane = lane_of(tests::view_recording({.steps = 2}));
   const auto& stretches = lane.arrays().stretches;

@@ -302,8 +302,15 @@ void LaneBuilder::close_stretch(int64_t time_ns) {
   last.end_change = static_cast<int64_t>(data_.words.size());
 }
 
+/// Ends all actions that run. If events were lost, their ends may be among them.
+void LaneBuilder::end_running() {
+  for (const size_t span : running_) data_.spans[span].end_ns = last_ns_;
+  running_.clear();
+}
+
 void LaneBuilder::begin_stretch(const Event& event) {
   close_stretch(last_ns_);
+  if (has_schedule_) end_running();  // no action of a schedule lasts into the next step
   if (event.kind == EventKind::phase) {
     phase_ = static_cast<Phase>(event.value);
   } else {
@@ -344,7 +351,7 @@ void LaneBuilder::end_action(const Event& event) {
 
 Lane LaneBuilder::finish(LaneInfo info) {
   close_stretch(last_ns_);
-  for (const size_t span : running_) data_.spans[span].end_ns = last_ns_;
+  end_running();
   info.space = space_;
   info.end_ns = last_ns_;
   info.events = events_;

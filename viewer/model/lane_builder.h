@@ -45,6 +45,7 @@ class LaneBuilder {
   void begin_stretch(const profiler::Event& event);
   void begin_action(const profiler::Event& event);
   void end_action(const profiler::Event& event);
+  void end_running();
   bool end_block_at(uint64_t address, int64_t time_ns, uint32_t free_label);
   void end_block(uint32_t block, int64_t time_ns);
   void append(int64_t time_ns, uint32_t block, bool is_free);

@@ -144,12 +144,13 @@ class RibbonImage {
   Image image_;
 };
 
-/// Draws the names of the spans that are wide enough.
+/// Draws the names of the spans that are wide enough. Where spans overlap, the first has its name.
 void draw_names(Scene& scene, const ShownRun& one, const Box& box) {
   const auto [first, last] = spans_in_view(scene, one);
   if (last - first > kMostNamed) return;
   Painter& paint = scene.paint;
   const auto& lane = one.lane->lane;
+  std::array<float, 2> named_to = {box.x, box.x};  // in each row
   for (size_t i = first; i < last; ++i) {
     const Span& span = lane.arrays().spans[i];
     const Stretch& stretch = lane.arrays().stretches[static_cast<size_t>(span.stretch)];
@@ -158,12 +159,14 @@ void draw_names(Scene& scene, const ShownRun& one, const Box& box) {
     if (end - begin < paint.px(18)) continue;
     const ActionName name = one.lane->names.name_of(stretch.phase, span.action);
     const float row = one.lane->communicates() ? box.h / 2 : box.h;
-    const Box place{begin + paint.px(2), is_communication(name.part) ? box.y + row : box.y,
+    const size_t lower = is_communication(name.part) ? 1 : 0;
+    const Box place{begin + paint.px(2), box.y + static_cast<float>(lower) * row,
                     end - begin - paint.px(4), row};
     const std::string& text = name.unit.empty() ? name.text : name.unit;
-    if (paint.width(Style::small, text) <= place.w) {
-      paint.text(place, text, paint.colors.text, Style::small);
-    }
+    const float width = paint.width(Style::small, text);
+    if (width > place.w || place.x < named_to[lower]) continue;
+    paint.text(place, text, paint.colors.text, Style::small);
+    named_to[lower] = place.x + width;
   }
 }
 
