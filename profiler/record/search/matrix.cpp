@@ -1,5 +1,7 @@
 #include "profiler/record/search/matrix.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -165,8 +167,13 @@ void replace_recordings(const fs::path& from, const fs::path& to) {
 
 }  // namespace
 
-Matrix run_matrix(const MatrixOptions& options, const std::vector<Recipe>& recipes,
+Matrix run_matrix(const MatrixOptions& options, const std::vector<Recipe>& all,
                   const ReplayRun& replay) {
+  const std::vector<Recipe> recipes = runs_in(options.part, all);
+  if (recipes.empty()) {
+    throw std::invalid_argument(fmt::format("--part {}/{}: there are only {} recipes",
+                                            options.part.number, options.part.count, all.size()));
+  }
   Matrix matrix;
   const auto runs = run_all(recipes, replay, matrix.was_interrupted);
   for (const Recipe& recipe : recipes) {
@@ -174,7 +181,7 @@ Matrix run_matrix(const MatrixOptions& options, const std::vector<Recipe>& recip
     matrix.recipes.push_back(
         judged(options, recipe, found == runs.end() ? std::nullopt : std::optional(found->second)));
   }
-  matrix.gone = gone_from(options, recipes);
+  if (options.part.number == 1) matrix.gone = gone_from(options, all);
   return matrix;
 }
 

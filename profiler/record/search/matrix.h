@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "profiler/compare/diff.h"
+#include "profiler/record/search/part.h"
 #include "profiler/record/search/recipes.h"
 #include "profiler/record/search/variants.h"
 
@@ -22,6 +23,7 @@ struct MatrixOptions {
   std::string baseline;  // folder; empty: nothing is compared
   std::string markdown;  // file for a comment; empty: none
   double limit_percent = 2;
+  RunPart part = {};  // of the recipes
 };
 
 /// Throws std::invalid_argument.
@@ -50,13 +52,13 @@ struct RecipeResult {
 
 struct Matrix {
   std::vector<RecipeResult> recipes;   // in the order of the file
-  std::vector<std::string> gone = {};  // folders of the baseline that no recipe has
+  std::vector<std::string> gone = {};  // folders of the baseline that no recipe has; of part 1
   bool was_interrupted = false;
 };
 
-/// Runs all recipes, and compares each with the baseline. `replay` finds what other addresses would
-/// lead to. Throws std::invalid_argument if the baseline has a recording that cannot be read, and
-/// as VariantRunner does.
+/// Runs the recipes in the part, and compares each with the baseline. `replay` finds what other
+/// addresses would lead to. Throws std::invalid_argument if the baseline has a recording that
+/// cannot be read, and as VariantRunner does.
 Matrix run_matrix(const MatrixOptions& options, const std::vector<Recipe>& recipes,
                   const ReplayRun& replay);
 

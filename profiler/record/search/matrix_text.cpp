@@ -175,7 +175,7 @@ std::string markdown_row_of(const RecipeResult& recipe) {
 MatrixOptions parse_matrix_options(const std::vector<std::string>& arguments) {
   MatrixOptions options;
   CLI::App app;
-  std::string limit = "2%";
+  std::string limit = "2%", part;
   app.set_help_flag();
   app.add_flag("--help,-h", options.help);
   app.add_flag("--json", options.prints_json);
@@ -185,9 +185,11 @@ MatrixOptions parse_matrix_options(const std::vector<std::string>& arguments) {
   app.add_option("--baseline", options.baseline);
   app.add_option("--markdown", options.markdown);
   app.add_option("--fail-above", limit);
+  app.add_option("--part", part);
   parse_flags(app, arguments);
   if (options.help) return options;
   options.limit_percent = parse_percent("--fail-above", limit);
+  if (!part.empty()) options.part = parse_part(part);
   if (options.file.empty()) {
     throw std::invalid_argument("FILE is missing; name a file of recipes, such as recipes.yaml");
   }
@@ -216,6 +218,8 @@ std::string matrix_help() {
          "  --update           make the new recordings the baseline\n"
          "  --fail-above P%    how much a peak, allocated or reserved, may grow; default: 2%\n"
          "  --markdown FILE    write a comment for a change\n"
+         "  --part I/N         run only every Nth recipe, from the Ith on, such as in a job of an "
+         "array\n"
          "  --json             print JSON\n"
          "  --out DIR          where to put the recording of each run; default: "
          "runs/FILE-TIME\n\n"

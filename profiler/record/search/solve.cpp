@@ -96,12 +96,7 @@ Solution solve(const SolveOptions& options, VariantRunner& runner) {
 }
 
 std::vector<std::vector<PlacedValue>> combinations_in_part(const SweepOptions& options) {
-  std::vector<std::vector<PlacedValue>> in_part;
-  int64_t number = 0;
-  for (auto& combination : combinations_of(options.values)) {
-    if (number++ % options.parts == options.part - 1) in_part.push_back(std::move(combination));
-  }
-  return in_part;
+  return runs_in(options.part, combinations_of(options.values));
 }
 
 std::vector<SweptRun> sweep(const SweepOptions& options, VariantRunner& runner) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "profiler/record/search/part.h"
 #include "profiler/record/search/placeholders.h"
 #include "profiler/record/search/variants.h"
 
@@ -56,8 +57,7 @@ struct SweepOptions {
   bool prints_json = false;
   RecordOptions record;
   std::vector<std::pair<std::string, std::vector<int64_t>>> values;  // of each placeholder
-  int64_t part = 1;                                                  // of `parts`, from 1
-  int64_t parts = 1;
+  RunPart part = {};
 };
 
 SweepOptions parse_sweep_options(const std::vector<std::string>& arguments);
@@ -68,7 +68,7 @@ struct SweptRun {
   VariantResult result;
 };
 
-/// Returns this part's combinations of the values: every `parts`-th one, from number `part` on.
+/// Returns the combinations of the values that are in the part.
 std::vector<std::vector<PlacedValue>> combinations_in_part(const SweepOptions& options);
 
 /// Runs the program with each combination in the part; fewer if it is interrupted.

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <utility>
 
 #include "base/strict_json.h"
 #include "base/units.h"
+#include "profiler/record/search/part.h"
 #include "profiler/record/search/run_doubts.h"
 #include "profiler/record/search/solve.h"
 #include "profiler/record/search/split_flags.h"
@@ -105,14 +105,6 @@ Json run_json(const std::vector<PlacedValue>& values, const VariantResult& resul
   return json;
 }
 
-/// Returns a whole number from 1; nothing if the text is not one.
-std::optional<int64_t> count_in(std::string_view text) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool is_whole = error == std::errc() && end == text.data() + text.size();
-  return is_whole && value > 0 ? std::optional(value) : std::nullopt;
-}
-
 int64_t parse_value(std::string_view text) {
   if (const auto value = count_in(text)) return *value;
   throw std::invalid_argument(
@@ -131,16 +123,6 @@ std::pair<std::string, std::vector<int64_t>> parse_values(const std::string& tex
   }
   if (values.empty()) parse_value(text);
   return {text.substr(0, equals), values};
-}
-
-/// Parses "2/8" as the second of eight parts.
-void parse_part(std::string_view text, SweepOptions& options) {
-  const size_t slash = std::min(text.find('/'), text.size());
-  options.part = count_in(text.substr(0, slash)).value_or(0);
-  options.parts = count_in(text.substr(std::min(slash + 1, text.size()))).value_or(0);
-  if (options.part >= 1 && options.part <= options.parts) return;
-  throw std::invalid_argument(
-      fmt::format("--part {}: give a part from 1 and how many there are, such as 2/8", text));
 }
 
 std::string listed(const std::vector<std::string>& names) {
@@ -195,7 +177,7 @@ SweepOptions parse_sweep_options(const std::vector<std::string>& arguments) {
   if (options.help) return options;
   options.record = parse_simulated("sweep", others);
   for (const std::string& one : values) options.values.push_back(parse_values(one));
-  if (!part.empty()) parse_part(part, options);
+  if (!part.empty()) options.part = parse_part(part);
   std::vector<std::string> given, wanted = placeholders_in(options.record.command);
   for (const auto& one : options.values) given.push_back(one.first);
   std::ranges::sort(given);

@@ -154,6 +154,10 @@ def states_in(answer):
     return {one["name"]: one["state"] for one in answer["recipes"]}
 
 
+def figures_in(recipe):
+    return [recipe[key] for key in ("name", "state", "allocated_bytes", "reserved_bytes")]
+
+
 def check_matrix(folder):
     """Three of five recipes share a script; a change to it makes them grow, and its line is named."""
     train, other = str(pathlib.Path(folder) / "train.py"), str(pathlib.Path(folder) / "other.py")
@@ -186,6 +190,11 @@ def check_matrix(folder):
     expect(code == 1, answer)
     code, answer = recipes.run("fourth")
     expect(code == 0 and set(states_in(answer).values()) == {"same"}, answer)
+    parts = [recipes.run("parts", "--part", f"{part}/2") for part in (1, 2)]
+    expect([code for code, _ in parts] == [0, 0], parts)
+    rows = [[figures_in(part) for part in answer["recipes"]] for _, answer in parts]
+    whole = [figures_in(recipe) for recipe in answer["recipes"]]
+    expect(rows == [whole[0::2], whole[1::2]], (rows, whole))
 
 
 def check_matrix_endings(folder):

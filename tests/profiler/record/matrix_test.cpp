@@ -180,4 +180,15 @@ TEST_CASE("the parts of a sweep are all its combinations, each in one part") {
                        MessageMatches(ContainsSubstring("there are only 6 combinations")));
 }
 
+TEST_CASE("a part of a matrix that has no recipe is refused before anything runs") {
+  const auto recipes = recipes_in(R"({"device": "null:l4", "recipes": {
+      "sft": {"command": "true {batch}", "batch": [8, 16]}}})");
+  const MatrixOptions options = parse_matrix_options({"r.yaml", "--part", "3/4"});
+  CHECK(options.part.number == 3);
+  CHECK(options.part.count == 4);
+  CHECK_THROWS_MATCHES(run_matrix(options, recipes, {}), std::invalid_argument,
+                       MessageMatches(ContainsSubstring("there are only 2 recipes")));
+  CHECK_THROWS_AS(parse_matrix_options({"r.yaml", "--part", "5/4"}), std::invalid_argument);
+}
+
 }  // namespace shardlens::profiler

@@ -94,6 +94,9 @@ def run_cases(cases):
     """Runs the functions check_NAME that the arguments after the first name, or else those of
     `make test`, each with its own folder. Returns the exit code."""
     wanted, failed = sys.argv[2:], 0
+    unknown = set(wanted) - {case.__name__.removeprefix("check_") for case in cases}
+    if unknown:
+        sys.exit(f"there is no case {', '.join(sorted(unknown))}")
     for case in cases if wanted else sampled(cases):
         name = case.__name__.removeprefix("check_")
         if wanted and name not in wanted:
