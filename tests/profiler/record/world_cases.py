@@ -239,6 +239,20 @@ def check_roles_of_uneven_shards(folder):
     roles.expect(0, "in doubt: a rank that was not run is assumed to match")
 
 
+def check_copied_ddp(folder):
+    """A model in DDP is copied and pickled, as averages of weights and checkpoints do."""
+    script = pathlib.Path(folder) / "copied.py"
+    script.write_text("import copy, pickle, torch, torch.distributed as dist\n"
+                      "dist.init_process_group('nccl')\n"
+                      "ddp = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 8).cuda())\n"
+                      "copies = [copy.deepcopy(ddp), pickle.loads(pickle.dumps(ddp))]\n"
+                      "for model in (ddp, *copies):\n"
+                      "    assert model.module.weight.is_cuda\n"
+                      "ddp(torch.ones(1, 8, device='cuda')).sum().backward()\n"
+                      "assert ddp.module.weight.grad is not None\n")
+    OnNullDevice(folder, PYTHON, script, flags=as_rank(0, 4)).expect(0)
+
+
 def check_ranks_that_fail(folder):
     """The worst exit code counts, the others are recorded, and the failure is in the verdict."""
     script = pathlib.Path(folder) / "failing.py"
@@ -254,7 +268,7 @@ def check_ranks_that_fail(folder):
         raise AssertionError(f"{logs}\n{run.text}")
 
 
-QUICK = [check_second_stage, check_collectives, check_roles_of_pipeline, check_routings]
+QUICK = [check_second_stage, check_copied_ddp, check_collectives, check_roles_of_pipeline, check_routings]
 LONG = [check_more_routings, check_roles_of_uneven_shards, check_ranks_that_fail,
         check_last_of_four_stages, check_schedules, check_sender_that_fails,
         check_collectives_of_gpus, check_optimizer_states]

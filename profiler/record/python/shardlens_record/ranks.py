@@ -206,6 +206,7 @@ def reduce_alone(module):
     def init_with_hook(self, *args, **kwargs):
         init(self, *args, **kwargs)
         register(self, self.process_group, sum_of_bucket)
+        self._comm_hooks.clear()  # a copy of the model copies these, and a group has no copy
 
     def leave_out(self, *args, **kwargs):
         say("DDP's communication hook is left out: what it allocates is not recorded")
