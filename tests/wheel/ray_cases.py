@@ -17,6 +17,7 @@ import sys
 import tempfile
 import threading
 import time
+from datetime import datetime, timezone
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -167,6 +168,44 @@ class Cluster:
         return [json.loads(line)["kind"] for line in lines]
 
 
+class Situation:
+    """A row of the table in docs/runs.md: what a run needed to go on after it was struck. The row is in
+    a file in SHARDLENS_ENGINE_ROWS, and tests/docs/engine_table.py makes the table."""
+
+    def __init__(self, cluster, run, said):
+        self.said, self._events = said, cluster.run(run) / "events.jsonl"
+        self._from = self.now()
+        saved = [folder.name for folder in cluster.run(run).glob("checkpoints/step-*[0-9]")]
+        self._saved_steps = max((int(name.split("-")[1]) for name in saved), default=0)
+
+    @staticmethod
+    def now():
+        """Returns the moment as events.jsonl writes it."""
+        return datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+    def ends_with(self, kind):
+        """Requires an event of this kind, and no step before the newest checkpoint to be lost."""
+        said = []
+        for event in map(json.loads, self._events.read_text().splitlines()):
+            if event["time"] < self._from:
+                continue
+            said.append(event["kind"] + (f" of {event['rank']}" if event["rank"] is not None else ""))
+            if event["kind"] != kind:
+                continue
+            if kind == "resumed":
+                assert event["step"] >= self._saved_steps, [self.said, event, self._saved_steps]
+            return self.keep(event["time"], said)
+        raise AssertionError(f"{self.said}: no event {kind} among {said}")
+
+    def keep(self, until, said=()):
+        folder = os.environ.get("SHARDLENS_ENGINE_ROWS")
+        if folder is None:
+            return
+        row = {"engine": "Ray", "situation": self.said, "from": self._from, "until": until}
+        file = pathlib.Path(folder) / f"Ray, {self.said}.json"
+        file.write_text(json.dumps({**row, "events": said}))
+
+
 def ranks():
     """Returns the processes of ranks, by rank, and the workers that started them."""
     found = {}
@@ -203,7 +242,9 @@ def wait_for(what, holds, seconds=120):
 
 def trains_and_reports(cluster):
     """Metrics, checkpoints and the model come back; the weights are those of `train` itself."""
+    start = Situation(cluster, "whole", "start")
     result = cluster.trainer("whole", 20).fit()
+    start.ends_with("started")
     assert result.return_value["result"]["status"] == "ok", result.return_value
     assert result.metrics["step"] == 20, result.metrics
     assert pathlib.Path(result.checkpoint.path).parent == cluster.run("whole") / "checkpoints"
@@ -220,12 +261,13 @@ def trains_and_reports(cluster):
 
 def outlives_a_rank_and_a_worker(cluster):
     """A killed rank, then a killed worker: the run goes on, to the same bits; none is an orphan."""
-    struck = []
+    struck, situations = [], []
 
     def strike():
         for victim in ("rank", "worker"):
             wait_for("a checkpoint", lambda: 1 in ranks() and cluster.has_saved("struck"))
             rank, worker = ranks()[1]
+            situations.append(Situation(cluster, "struck", f"{victim} killed"))
             os.kill(rank if victim == "rank" else worker, 9)
             wait_for("the end of the rank", lambda: not is_running(rank), 10)
             struck.append(victim)
@@ -235,6 +277,8 @@ def outlives_a_rank_and_a_worker(cluster):
     result = cluster.trainer("struck", 60, failures=4).fit()
     striker.join()
     assert struck == ["rank", "worker"], struck
+    for situation in situations:
+        situation.ends_with("resumed")
     assert result.return_value["result"]["status"] == "ok"
     kinds = cluster.kinds("struck")
     assert kinds.count("lost") == 2 and kinds[-1] == "finished", kinds
@@ -250,9 +294,11 @@ def refuses_wrong_use(cluster):
     from shardlens import ShardlensError
 
     begin = time.monotonic()
+    wrong = Situation(cluster, "wrong", "wrong use")
     try:
         cluster.trainer("wrong", 20, failures=3, lr="minus").fit()
     except ShardlensError as error:
+        wrong.keep(wrong.now())
         assert error.exit_code == 2 and "--lr" in str(error), error
     else:
         raise AssertionError("it was accepted")
@@ -325,22 +371,26 @@ def outlives_a_lost_node(cluster):
 
     def strike():
         wait_for("a checkpoint", lambda: 1 in ranks() and cluster.has_saved(name))
-        begin = time.monotonic()
+        lost = Situation(cluster, name, "node lost")
         cluster.lose(cluster.node_of(ranks()[1][1]))
         resumed = cluster.kinds(name).count("resumed")
         wait_for("a resumption", lambda: cluster.kinds(name).count("resumed") > resumed, 300)
         logged = len(cluster.steps_reported(name))
         wait_for("a step", lambda: len(cluster.steps_reported(name)) > logged)
         assert len(ranks()) == 1, ranks()
-        seen.append(f"goes on after {time.monotonic() - begin:.0f} s")
-        begin = time.monotonic()
+        lost.ends_with("resumed")
+        added = Situation(cluster, name, "node added")
         cluster.add_node()
         wait_for("two ranks", lambda: len(ranks()) == 2, 300)
-        seen.append(f"uses the new node after {time.monotonic() - begin:.0f} s")
+        wait_for("a resumption", lambda: cluster.kinds(name).count("resumed") > resumed + 1, 60)
+        added.ends_with("resumed")
+        seen.append("lost and added")
 
-    trainer = cluster.trainer(name, 5000, failures=3, workers=(1, 2), log_every=100)
+    trainer = cluster.trainer(
+        name, 5000, failures=3, workers=(1, 2), log_every=100, checkpoint_every=100
+    )
     result = result_beside(trainer, strike)
-    print("; ".join(seen), flush=True)
+    assert seen
     assert result["status"] == "ok", result
     assert cluster.steps_reported(name) == list(range(100, 5001, 100))
     kinds = cluster.kinds(name)
@@ -350,15 +400,16 @@ def outlives_a_lost_node(cluster):
 
 def saves_on_notice(cluster):
     """Told that a node will go, all ranks save, and the others go on; it counts as no failure."""
-    name = "told"
+    name, notice = "told", []
 
     def strike():
         wait_for("a checkpoint", lambda: 1 in ranks() and cluster.has_saved(name))
         node = cluster.node_of(ranks()[1][1])
+        notice.append(Situation(cluster, name, "told that a node goes, saved"))
+        notice.append(Situation(cluster, name, "told that a node goes, goes on"))
         cluster.announce(node, 20)
         begin = time.monotonic()
         wait_for("saving", lambda: "preempted" in cluster.kinds(name), 20)
-        print(f"saved {time.monotonic() - begin:.0f} s after the notice", flush=True)
         time.sleep(max(0, begin + 20 - time.monotonic()))
         cluster.lose(node)
 
@@ -366,6 +417,8 @@ def saves_on_notice(cluster):
     result = result_beside(trainer, strike)
     cluster.add_node()
     assert result["status"] == "ok", result
+    for situation, kind in zip(notice, ("preempted", "resumed")):
+        situation.ends_with(kind)
     assert cluster.steps_reported(name) == list(range(50, 601, 50))
     kinds = cluster.kinds(name)
     assert kinds.count("lost") == 0 and kinds[-1] == "finished", kinds

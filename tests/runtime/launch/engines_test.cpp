@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/launch/events.h"
+#include "tests/support/engine_rows.h"
 #include "tests/support/launched_runs.h"
 #include "tests/support/torchrun.h"
 
@@ -67,8 +68,9 @@ ProcessEnd in_batch(const TrainBench& bench, const std::string& script, const Wo
                     const std::string& options = "--time=10") {
   Words command = bench.command(flags);
   command.erase(command.begin());  // the batch job names the program
-  const std::string submit = "job=$(sbatch --parsable --nodes=2 --ntasks-per-node=1 --output=out " +
-                             options + " $BATCH \"$@\"); trap 'cat out' EXIT; ";
+  const std::string submit =
+      "note_strike; job=$(sbatch --parsable --nodes=2 --ntasks-per-node=1 --output=out " + options +
+      " $BATCH \"$@\"); trap 'cat out' EXIT; ";
   return in_slurm(bench, submit + script, command);
 }
 
@@ -77,6 +79,12 @@ ProcessEnd on_mpi(const TrainBench& bench, const std::string& script, const Word
       "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
       "OMPI_MCA_oob_tcp_if_include=lo; ";
   return on_hosts(bench, {}, variables + script, command);
+}
+
+constexpr const char* kSlurm = "Slurm, train.sbatch";
+
+std::string name_of_mpi(const std::string& mpirun) {
+  return mpirun == "mpirun.openmpi" ? "Open MPI, mpirun" : "MPICH, mpirun";
 }
 
 /// Describes an event: "GENERATION kind", and the rank if it names one.
@@ -101,8 +109,9 @@ TEST_CASE("srun starts ranks on two nodes", "[join][engines]") {
   const TrainBench bench;
   const Words flags = {"--epochs", "3"};
   const ProcessEnd ended =
-      in_slurm(bench, R"(srun --nodes=2 --ntasks=3 "$@")", bench.command(flags));
+      in_slurm(bench, R"(note_strike; srun --nodes=2 --ntasks=3 "$@")", bench.command(flags));
   require_well(ended);
+  check_comes(bench, "Slurm, srun", "start", noted_strike(bench), "started");
   CHECK_THAT(ended.out, ContainsSubstring("srun has started 3 ranks, 2 of them on this host"));
   CHECK(weights(bench, "r") == undisturbed(bench, flags, "3"));
 }
@@ -125,11 +134,13 @@ TEST_CASE("a batch job starts a killed rank again", "[join][engines][long]") {
   SKIP_WITHOUT_SLURM();
   const std::string rank = GENERATE("0", "1");
   const TrainBench bench;
-  const ProcessEnd ended = in_batch(bench, "wait_saved; kill_rank " + rank + R"( SLURM_PROCID
+  const ProcessEnd ended =
+      in_batch(bench, "wait_saved; note_strike; kill_rank " + rank + R"( SLURM_PROCID
       wait_job $job 'COMPLETED|FAILED' 120; job_is $job COMPLETED; job_field $job Restarts)",
-                                    kLong);
+               kLong);
   require_well(ended);
   CHECK_THAT(ended.out, ContainsSubstring("0\n"));  // in the same allocation
+  check_comes(bench, kSlurm, "rank " + rank + " killed", noted_strike(bench), "resumed");
   CHECK(told(bench) == Words{"1 started", "1 lost of " + rank, "2 resumed", "2 finished"});
   CHECK(weights(bench, "r") == undisturbed(bench, kLong, "2"));
 }
@@ -138,9 +149,10 @@ TEST_CASE("a batch job that fails each time, or is wrong, ends", "[join][engines
   SKIP_WITHOUT_SLURM();
   const std::string end = "wait_job $job 'COMPLETED|FAILED' 120; job_field $job ExitCode; ";
   const TrainBench bench;
-  const ProcessEnd wrong = in_batch(bench, end, {"--lr", "minus"});
+  const ProcessEnd wrong = in_batch(bench, end + "note_end; ", {"--lr", "minus"});
   require_well(wrong);
   CHECK(wrong.out.starts_with("2:0\n"));
+  keep_engine_row(kSlurm, "wrong use", noted_strike(bench), noted_end(bench), {});
   CHECK_FALSE(fs::exists(bench.run_file("")));
   const ProcessEnd failing = in_batch(bench, R"(for attempt in 1 2; do
         wait_until 60 grep -q "\"generation\":$attempt" $RUN/events.jsonl
@@ -155,12 +167,13 @@ TEST_CASE("a batch job that fails each time, or is wrong, ends", "[join][engines
 TEST_CASE("a preempted batch job saves, and goes on when its turn comes", "[join][engines][long]") {
   SKIP_WITHOUT_SLURM();
   const TrainBench bench;
-  const ProcessEnd ended = in_batch(bench, R"(wait_saved
+  const ProcessEnd ended = in_batch(bench, R"(wait_saved; note_strike
       srun --partition=urgent --nodes=2 --ntasks=8 sleep 1
       wait_job $job 'COMPLETED|FAILED' 120; job_is $job COMPLETED; job_field $job Restarts)",
                                     kLonger);
   require_well(ended);
   CHECK_THAT(ended.out, ContainsSubstring("1\n"));
+  check_comes(bench, kSlurm, "preempted for 1 s", noted_strike(bench), "resumed");
   CHECK(told(bench) == Words{"1 started", "1 preempted", "2 resumed", "2 restarted", "2 finished"});
   CHECK(weights(bench, "r") == undisturbed(bench, kLonger, "2"));
 }
@@ -173,17 +186,19 @@ TEST_CASE("a batch job saves before its time is over, and when it is cancelled",
       in_batch(bench, R"(wait_saved
       wait_until 120 grep -q '"generation":2,"kind":"resumed"' $RUN/events.jsonl
       wait_until 20 grep -q 'resumes from step' out
-      scancel $job; wait_job $job CANCELLED 30; sleep 1; job_is $job CANCELLED)",
+      note_strike; scancel $job; wait_job $job CANCELLED 30; sleep 1; job_is $job CANCELLED)",
                {"--epochs", "100000", "--checkpoint-every", "400"}, "--time=1 --signal=TERM@50");
   require_well(ended);
   CHECK(told(bench) ==
         Words{"1 started", "1 preempted", "2 resumed", "2 restarted", "2 preempted"});
+  check_comes(bench, kSlurm, "cancelled", noted_strike(bench), "preempted");
 }
 
 TEST_CASE("a batch job outlives one of its nodes", "[join][engines][long]") {
   SKIP_WITHOUT_SLURM();
   const TrainBench bench;
   const ProcessEnd ended = in_batch(bench, R"(wait_saved
+      note_strike
       slurmd=$(cat slurm/n1.pid) rank=$(rank_process 1 SLURM_PROCID)
       kill -9 $slurmd $(ps -o ppid= -p $rank) $rank
       wait_until 90 job_is $job 'PENDING|COMPLETING'
@@ -191,6 +206,7 @@ TEST_CASE("a batch job outlives one of its nodes", "[join][engines][long]") {
       wait_job $job 'COMPLETED|FAILED' 120; job_is $job COMPLETED)",
                                     kLonger);
   require_well(ended);
+  check_comes(bench, kSlurm, "node lost, and back", noted_strike(bench), "resumed");
   const Words events = told(bench);
   REQUIRE(events.size() >= 4);
   CHECK(events[1] == "1 lost of 1");
@@ -223,8 +239,10 @@ TEST_CASE("mpirun starts ranks on one host and on two", "[join][engines]") {
       mpirun + (is_open_mpi ? " --mca plm_rsh_agent $ENGINES/ssh -H n0:1,n1:1"
                             : " -launcher ssh -launcher-exec $ENGINES/ssh -hosts n0,n1");
   const std::string expected = undisturbed(bench, flags, "2");
-  const ProcessEnd one = on_mpi(bench, one_host + " -n 2 \"$@\"", bench.command(flags));
+  const ProcessEnd one =
+      on_mpi(bench, "note_strike; " + one_host + " -n 2 \"$@\"", bench.command(flags));
   require_well(one);
+  check_comes(bench, name_of_mpi(mpirun), "start", noted_strike(bench), "started");
   CHECK_THAT(one.out, ContainsSubstring("mpirun has started 2 ranks, 2 of them on this host"));
   CHECK(weights(bench, "r") == expected);
 
@@ -247,17 +265,22 @@ TEST_CASE("ranks of mpirun record a killed rank, and save when mpirun is ended",
   const bool is_open_mpi = mpirun == "mpirun.openmpi";
   const std::string start = mpirun + (is_open_mpi ? " --oversubscribe" : "") + " -n 2 \"$@\"";
   const std::string rank = is_open_mpi ? "OMPI_COMM_WORLD_RANK" : "PMI_RANK";
-  const ProcessEnd killed = on_mpi(
-      bench, start + " & wait_saved; kill_rank 1 " + rank + "; wait $!", bench.command(kLonger));
+  const ProcessEnd killed =
+      on_mpi(bench, start + " & wait_saved; note_strike; kill_rank 1 " + rank + "; wait $!",
+             bench.command(kLonger));
   CHECK(killed.exit_code != 0);
+  const Strike strike = noted_strike(bench);
   const ProcessEnd ended = on_mpi(bench,
                                   start + R"( & wait_until 60 grep -q resumed $RUN/events.jsonl
       wait_until 60 has_rank 1 )" + rank +
-                                      "; sleep 1; kill -TERM $!; wait $!",
+                                      "; sleep 1; note_strike; kill -TERM $!; wait $!",
                                   bench.command(kLonger));
   INFO(ended.out << ended.err);
   CHECK(ended.exit_code != 0);
   CHECK(bench.result().at("status") == "preempted");
+  check_comes(bench, name_of_mpi(mpirun), "rank 1 killed, started again by hand", strike,
+              "resumed");
+  check_comes(bench, name_of_mpi(mpirun), "cancelled", noted_strike(bench), "preempted");
   require_well(on_mpi(bench, start, bench.command(kLonger)));
   const Words events = told(bench);
   REQUIRE(events.size() == 6);

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/engine_rows.h"
 #include "tests/support/free_port.h"
 #include "tests/support/launched_runs.h"
 #include "tests/support/torchrun.h"
@@ -20,12 +21,16 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
+constexpr const char* kTorchrun = "torchrun";
+
 /// Ends torchrun as a scheduler would; its ranks save.
 void preempt(const TrainBench& bench, Process& agent) {
+  const Strike strike = strike_now(bench);
   ::kill(agent.pid(), SIGTERM);
   const ProcessEnd ended = agent.wait();
   INFO(ended.out << ended.err);
   REQUIRE(bench.result().at("status") == "preempted");
+  check_comes(bench, kTorchrun, "cancelled", strike, "preempted");
 }
 
 /// An agent of torchrun that others may join and leave; one of them serves the store in which all
@@ -49,10 +54,12 @@ TEST_CASE("torchrun starts ranks, with one agent and with two", "[join][peers]")
   const TrainBench bench;
   const Words flags = {"--epochs", "3"};
   const std::string expected = undisturbed(bench, flags, "2");
+  const Strike begin = strike_now(bench);
   const ProcessEnd one =
       run(torchrun({"--standalone", "--nproc-per-node", "2"}) + bench.command(flags));
   INFO(one.err);
   REQUIRE(one.exit_code == 0);
+  check_comes(bench, kTorchrun, "start", begin, "started");
   CHECK_THAT(one.out, ContainsSubstring("torchrun has started 2 ranks, 2 of them on this host"));
   CHECK(weights(bench, "r") == expected);
 
@@ -79,19 +86,23 @@ TEST_CASE("torchrun starts ranks again that go on from the checkpoint", "[join][
   REQUIRE(wait_until([&] { return has_checkpoint(bench); }));
   const std::vector<pid_t> ranks = agent.children();
   REQUIRE(ranks.size() >= 2);
+  const Strike strike = strike_now(bench);
   ::kill(ranks.back(), SIGKILL);
   const ProcessEnd ended = agent.wait();
   INFO(ended.err);
   REQUIRE(ended.exit_code == 0);
   CHECK_THAT(ended.out, ContainsSubstring("resumes from step "));
+  check_comes(bench, kTorchrun, "rank 1 killed", strike, "resumed");
   CHECK(weights(bench, "r") == undisturbed(bench, kLong, "2"));
 }
 
 TEST_CASE("torchrun's report has the reason of the first failure", "[join][peers]") {
   SKIP_WITHOUT_TORCHRUN();
   const TrainBench bench;
+  const Strike begin = strike_now(bench);
   const ProcessEnd ended =
       run(torchrun({"--standalone", "--nproc-per-node", "2"}) + bench.command({"--batch", "4096"}));
+  keep_engine_row(kTorchrun, "wrong use", begin, strike_now(bench).time, {});
   CHECK(ended.exit_code == 1);
   CHECK_THAT(ended.err,
              ContainsSubstring("Root Cause") && ContainsSubstring("traceback : --batch 4096"));
@@ -150,11 +161,13 @@ TEST_CASE("a run goes on if torchrun loses a node", "[join][peers][long]") {
   REQUIRE(wait_until([&] { return has_checkpoint(bench); }));
   const std::vector<pid_t> ranks = lost->children();
   REQUIRE(ranks.size() >= 1);
+  const Strike strike = strike_now(bench);
   ::kill(lost->pid(), SIGKILL);
   ::kill(ranks.back(), SIGKILL);
   const ProcessEnd ended = stays.wait();
   INFO(ended.err << ended.out);
   REQUIRE(ended.exit_code == 0);
+  check_comes(bench, kTorchrun, "node lost", strike, "resumed");
   CHECK_THAT(ended.out, ContainsSubstring("--batch 16 (was 8): 1 rank keeps the batch of 16") &&
                             ContainsSubstring("resumes from step "));
   undisturbed(bench, kLong, "2");
@@ -184,8 +197,10 @@ TEST_CASE("a run goes on if an agent of torchrun is replaced", "[join][peers][lo
   ::kill(ranks.back(), SIGKILL);
   lost.reset();
   Process replaced(elastic_agent(port, false, "20", apart) + bench.command(flags));
+  const Strike strike = strike_now(bench);
   const auto begin = std::chrono::steady_clock::now();
   REQUIRE(wait_until([&] { return told_by_attempt(bench).size() > 3; }));
+  check_comes(bench, kTorchrun, "node replaced", strike, "resumed");
   const size_t before = bench.losses().size();
   REQUIRE(wait_until([&] { return bench.losses().size() >= before + 20; }));
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(45));  // --timeout is 60
@@ -210,8 +225,10 @@ TEST_CASE("a run goes on if a node joins torchrun", "[join][peers][long]") {
   const Words apart = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1"};
   Process first(elastic_agent(port, true, "1", apart) + bench.command(flags));
   REQUIRE(wait_until([&] { return has_checkpoint(bench); }));
+  const Strike strike = strike_now(bench);
   Process second(elastic_agent(port, false, "1", apart) + bench.command(flags));
   REQUIRE(wait_until([&] { return told_by_attempt(bench).size() > 2; }));
+  check_comes(bench, kTorchrun, "node added", strike, "resumed");
   const size_t before = bench.losses().size();
   REQUIRE(wait_until([&] { return bench.losses().size() >= before + 20; }));
   ::kill(first.pid(), SIGTERM);

@@ -17,6 +17,15 @@ wait_until() {
 has_saved() { [ -e "$RUN/checkpoints/LATEST" ]; }
 wait_saved() { wait_until 60 has_saved; }
 
+# note_strike: writes beside the run the time, as events.jsonl does, and the newest checkpoint.
+note_strike() {
+  mkdir -p "${RUN%/*}"
+  { date -u +%FT%T.%3NZ; cat "$RUN/checkpoints/LATEST" 2>/dev/null || true; } >"$RUN.struck"
+}
+
+# note_end: writes beside the run the time at which something ended.
+note_end() { date -u +%FT%T.%3NZ >"$RUN.ended"; }
+
 # rank_process RANK VARIABLE: the process of a rank, by the variable that has its number.
 rank_process() {
   local process
