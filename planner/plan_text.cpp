@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/units.h"
+#include "planner/cost_model.h"
 
 namespace shardlens::planner {
 
