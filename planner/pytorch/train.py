@@ -17,7 +17,6 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
-from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
@@ -78,7 +77,7 @@ def library(name):
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        stop(f"{error}; run pip install {name.partition('.')[0]}")
+        stop(f"{error}; run pip install --upgrade {name.partition('.')[0]}")
 
 
 def config_of(name):
@@ -130,39 +129,52 @@ def recompute(model, which):
         block.forward = partial(checkpoint, block.forward, use_reentrant=False)
 
 
-def quantize(model):
-    """Gives each matrix of the blocks four bits, with random values."""
+def quantize(model, storage):
+    """Gives each matrix of the blocks four bits, with random values, in numbers of that dtype."""
     bnb = library("bitsandbytes").nn
     inner = [(block, *pair) for block in blocks_of(model) for pair in block.named_modules()]
     for block, name, old in [one for one in inner if type(one[2]) is nn.Linear]:
         values = 0.02 * torch.randn(old.weight.shape, dtype=torch.bfloat16, device="cuda")
-        new = bnb.Linear4bit(*values.T.shape, old.bias is not None, torch.bfloat16, device="meta")
-        new.weight = bnb.Params4bit(values, requires_grad=False, quant_type="nf4").to("cuda")
-        new.weight._is_hf_initialized = True
+        flags = {"quant_type": "nf4", "quant_storage": storage}
+        new = bnb.Linear4bit(*values.T.shape, False, torch.bfloat16, device="meta", **flags)
+        new.weight = bnb.Params4bit(values, requires_grad=False, **flags).to("cuda")
+        new.quant_state = new.weight.quant_state  # FSDP2 makes other parameters of the weights
+        if old.bias is not None:
+            new.bias = nn.Parameter(torch.zeros_like(old.bias, device="cuda"))
+        new._is_hf_initialized = True
         block.set_submodule(name, new)
 
 
 def adapt(model, settings):
     """Freezes the weights, and adds small adapters that learn."""
-    if settings.quantize == "nf4" and (not settings.lora or settings.strategy in ("fsdp", "hsdp")):
-        stop("--quantize nf4: needs --lora, and --strategy single or ddp; give both")
+    if settings.quantize == "nf4":
+        if settings.lora == 0 or settings.offload == "all" or settings.tp > 1:
+            stop("--quantize nf4: needs --lora, and whole matrices on the GPU: no --offload, no --tp")
+        # FSDP2 casts what it gathers to param_dtype: only numbers that have it stay as they are.
+        quantize(model, DTYPES[settings.param_dtype])
     if settings.lora == 0:
         return model
-    if settings.quantize == "nf4":
-        quantize(model)
     peft = library("peft")
     flags = {"r": settings.lora, "lora_alpha": 2 * settings.lora, "target_modules": "all-linear"}
     return peft.get_peft_model(model, peft.LoraConfig(**flags))
 
 
 def split(model, mesh):
-    """Splits layers over the ranks of `mesh`, as transformers' plan for the model says."""
-    styles = {"colwise": ColwiseParallel, "rowwise": RowwiseParallel}
-    plan = getattr(model.config, "base_model_tp_plan", None) or {"": "none"}
-    if unknown := sorted(set(plan.values()) - set(styles)):
-        stop(f"--tp: transformers has no plan for this model, or one with {unknown[0]}; remove it")
-    plan = {name: styles[style]() for name, style in plan.items()}
-    parallelize_module(model.base_model, mesh, plan)
+    """Splits layers and experts over the ranks of `mesh`, as transformers' plans for the model say."""
+    base = getattr(model, "base_model", None)
+    if not (getattr(base, "tp_plan", None) or getattr(base, "ep_plan", None)):
+        stop("--tp: transformers has no plan for this model; remove it")
+    if not hasattr(model, "_expand_parallel_plan"):
+        stop("--tp: needs transformers 5.23; run pip install --upgrade transformers")
+    distributed = library("transformers.distributed")
+    names = dict([*model.named_modules(), *model.named_parameters()])  # tied weights have one
+    plan = model._expand_parallel_plan(model.tp_plan).items()
+    plan = {name: style for name, style in plan if name in names}
+    distributed.tensor_parallel.apply_tensor_parallelism(model, mesh, plan)
+    if not model.tp_plan.keys() & model.ep_plan.keys():  # each rank has some experts, as a whole
+        plan, how = model._expand_parallel_plan(model.ep_plan), {"ep_implementation": "all_reduce"}
+        distributed.expert_parallel.apply_expert_parallelism(model, mesh, mesh, plan, **how)
+    model.tie_weights()
 
 
 def mesh_of(settings):

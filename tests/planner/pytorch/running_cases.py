@@ -23,6 +23,13 @@ CONFIGS = {
     "mistral": {**SIZES, "head_dim": 64},
     "gemma2": {**SIZES, "head_dim": 64},
     "gpt_oss": {**SIZES, "head_dim": 64, "num_local_experts": 4, "num_experts_per_tok": 2},
+    "qwen3_moe": {**SIZES, "head_dim": 64, "moe_intermediate_size": 256, "num_experts": 8,
+                  "num_experts_per_tok": 2},
+    "phi3": {**SIZES, "pad_token_id": 0},
+    "deepseek_v3": {**SIZES, "num_key_value_heads": 8, "moe_intermediate_size": 256, "n_routed_experts": 8,
+                    "n_group": 2, "topk_group": 1, "num_experts_per_tok": 2, "first_k_dense_replace": 1,
+                    "q_lora_rank": 128, "kv_lora_rank": 64, "qk_rope_head_dim": 32, "qk_nope_head_dim": 32,
+                    "v_head_dim": 64},
     "gpt2": {"n_embd": 256, "n_layer": 6, "n_head": 4, "vocab_size": 8000},
     "vit": {"hidden_size": 256, "num_hidden_layers": 6, "num_attention_heads": 4,
             "intermediate_size": 512},
@@ -50,11 +57,15 @@ FLAGS = {
     "nf4": ["--quantize", "nf4"],
 }
 CASES = [
-    *[(model, ()) for model in CONFIGS],
+    *[(model, ()) for model in CONFIGS if model not in ("qwen3_moe", "phi3", "deepseek_v3")],
     ("llama", ("recompute",)), ("qwen3", ("recompute", "fused")), ("gpt_oss", ("recompute",)),
     ("llama", ("lora",)), ("qwen3", ("lora", "recompute")), ("llama", ("lora", "nf4", "ddp")),
     ("mistral", ("lora", "nf4", "single", "recompute")),
-    ("llama", ("tp",)), ("mistral", ("tp", "recompute")),
+    ("llama", ("lora", "nf4")), ("qwen3", ("lora", "nf4", "recompute")), ("llama", ("lora", "nf4", "hsdp")),
+    ("llama", ("lora", "nf4", "fp16")),
+    ("llama", ("tp",)), ("mistral", ("tp", "recompute")), ("qwen3", ("tp",)), ("gemma2", ("tp",)),
+    ("gpt_oss", ("tp",)), ("gpt_oss", ("tp", "recompute")), ("qwen3_moe", ("tp",)), ("phi3", ("tp",)),
+    ("deepseek_v3", ("tp", "recompute")),
     # The settings that the simulation of FSDP2 by rules, which this replaced, was compared with.
     ("llama", ("fused",)), ("llama", ("kept",)), ("llama", ("nodes",)), ("llama", ("hsdp",)),
     ("llama", ("offload",)), ("llama", ("offload", "clip")), ("llama", ("clip",)),
@@ -145,6 +156,8 @@ def check_refusals(folder):
         ("give one of adamw", ["--model", config_in(folder, "llama"), "--optimizer", "lion"]),
         ("has no plan for this model", ["--model", config_in(folder, "gpt2"), "--tp", "2"]),
         ("needs --lora", ["--model", config_in(folder, "llama"), "--quantize", "nf4"]),
+        ("needs --lora, and whole matrices", ["--model", config_in(folder, "llama"), "--quantize", "nf4", "--lora", "8",
+                                  "--offload", "all"]),
     ):
         done = plan(*flags, "--out", folder / "refused")
         assert done.returncode != 0 and words in done.stdout + done.stderr, done.stdout + done.stderr

@@ -13,7 +13,6 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
-from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.utils.checkpoint import checkpoint
 
@@ -28,6 +27,9 @@ def from_transformers():
     classes = {
         "llama": transformers.LlamaForCausalLM,
         "qwen3": transformers.Qwen3ForCausalLM,
+        "qwen3_moe": transformers.Qwen3MoeForCausalLM,
+        "phi3": transformers.Phi3ForCausalLM,
+        "deepseek_v3": transformers.DeepseekV3ForCausalLM,
         "mistral": transformers.MistralForCausalLM,
         "gemma2": transformers.Gemma2ForCausalLM,
         "gpt_oss": transformers.GptOssForCausalLM,
@@ -37,7 +39,8 @@ def from_transformers():
     config = transformers.AutoConfig.from_pretrained(what)
     config.use_cache = False
     how = "sdpa" if "sdpa" in words else "eager" if "eager" in words else None
-    with torch.device("meta"):
+    untied = transformers.initialization.no_tie_weights() if "tp" in words else contextlib.nullcontext()
+    with torch.device("meta"), untied:
         model = classes[config.model_type]._from_config(config, attn_implementation=how)
     body = getattr(model, model.base_model_prefix)
     return model, list(body.h if config.model_type == "gpt2" else body.layers), config
@@ -74,13 +77,21 @@ if "offload" in words:
 if "hsdp" in words:
     flags["mesh"] = init_device_mesh("cuda", (2, 4), mesh_dim_names=("replicate", "shard"))
 if "tp" in words:
-    mesh = init_device_mesh("cuda", (4, 2), mesh_dim_names=("data", "model"))
-    flags["mesh"] = mesh["data"]
-    for layer in layers:
-        column, row = ColwiseParallel(), RowwiseParallel()
-        parallelize_module(layer, mesh["model"], {
-            **{f"self_attn.{name}_proj": column for name in "qkv"}, "self_attn.o_proj": row,
-            "mlp.gate_proj": column, "mlp.up_proj": column, "mlp.down_proj": row})
+    from transformers.distributed import DistributedConfig
+
+    # The way in which transformers splits a model that it loads.
+    class Meshes:
+        grid = init_device_mesh("cuda", (1, 4, 2), mesh_dim_names=("pp", "fsdp", "tp"))
+
+        def get_mesh(self, names):
+            return self.grid["tp" if names == "ep" else names]
+
+    parts = {"ep_size": 2, "ep_implementation": "all_reduce"} if config.model_type == "gpt_oss" else {}
+    model = model.maybe_distribute_model(model, DistributedConfig(tp_size=2, **parts), Meshes())
+    if config.tie_word_embeddings:
+        model.lm_head.weight = model.model.embed_tokens.weight
+    flags["mesh"] = Meshes.grid["fsdp"]
+is_replicated = "ddp" in words or "single" in words
 if "nf4" in words:
     import bitsandbytes as bnb
 
@@ -90,8 +101,9 @@ if "nf4" in words:
                 weight = torch.randn(*linear.weight.shape, dtype=torch.bfloat16, device="cuda") * 0.02
                 with torch.device("meta"):
                     four = bnb.nn.LinearNF4(linear.in_features, linear.out_features, bias=False,
-                                            compute_dtype=torch.bfloat16)
-                four.weight = bnb.nn.Params4bit(weight, requires_grad=False, quant_type="nf4").cuda()
+                                            compute_dtype=torch.bfloat16, quant_storage=low)
+                four.weight = bnb.nn.Params4bit(weight, requires_grad=False, quant_type="nf4",
+                                                quant_storage=low, module=four).cuda()
                 layer.set_submodule(path, four)
                 del weight
 if "lora" in words:
@@ -99,7 +111,6 @@ if "lora" in words:
 
     model = peft.get_peft_model(model, peft.LoraConfig(r=8, lora_alpha=16, target_modules="all-linear"))
 
-is_replicated = "ddp" in words or "single" in words
 place = "cpu" if "offload" in words else "cuda"
 if not is_replicated:
     for layer in [] if "root" in words else layers:
@@ -117,7 +128,12 @@ elif "nf4" in words:
                     grad = tensor.requires_grad
                     table[key] = torch.nn.Parameter(empty, requires_grad=grad) if is_weight else empty
 else:
+    is_tied_late = "tp" in words and config.tie_word_embeddings
+    if is_tied_late:
+        model.lm_head.weight = None  # else it gets memory of its own first
     model.to_empty(device=place)
+    if is_tied_late:
+        model.lm_head.weight = model.model.embed_tokens.weight
     if "offload" in words:
         for module in model.modules():
             for key, buffer in list(module.named_buffers(recurse=False)):
