@@ -18,6 +18,10 @@ namespace {
 
 }  // namespace
 
+int64_t memory_bytes_of(const Device& device) {
+  return device.capacity_bytes > 0 ? device.capacity_bytes : find_gpu(device.gpu).memory_bytes;
+}
+
 std::string text_of(const DeviceChoice& choice) {
   if (!choice.kind) return "auto";
   if (*choice.kind == DeviceKind::null) return fmt::format("{}{}", kNullDevice, choice.gpu);

@@ -32,6 +32,9 @@ struct DeviceChoice {
 /// The start of a word that names a simulated GPU: null:h200.
 inline constexpr std::string_view kNullDevice = "null:";
 
+/// Returns the memory of a simulated GPU.
+int64_t memory_bytes_of(const Device& device);
+
 /// Returns the word, such as "auto" or "null:h200".
 std::string text_of(const DeviceChoice& choice);
 

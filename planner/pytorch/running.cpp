@@ -187,6 +187,19 @@ class GivenSettings {
     }
   }
 
+  /// Returns the value that the program will have; nothing if it has no such setting.
+  std::string value_of(const std::string& name) const {
+    const auto one = std::ranges::find(settings_, name, &Setting::name);
+    if (one == settings_.end()) return {};
+    if (!one->given.empty()) return one->given;
+    return one->is_word() ? one->value.substr(1, one->value.size() - 2) : one->value;
+  }
+
+  bool is_given(const std::string& name) const {
+    const auto one = std::ranges::find(settings_, name, &Setting::name);
+    return one != settings_.end() && !one->given.empty();
+  }
+
   std::vector<std::string> flags() const {
     std::vector<std::string> flags;
     for (const Setting& one : settings_) {
@@ -222,12 +235,93 @@ class GivenSettings {
   std::vector<Setting> settings_;
 };
 
+// ---- what a search tries ------------------------------------------------------------------------
+
+/// The most ranks among which a layer is split: the GPUs of a usual node.
+constexpr int64_t kMostParts = 8;
+
+int64_t number_in(const std::string& text) {
+  int64_t number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
+/// Returns "--recompute none" as "" if that is the value anyway, so that tables show changes.
+std::string setting_flag(const GivenSettings& settings, const std::string& name,
+                         const std::string& value) {
+  if (settings.value_of(name) == value) return {};
+  std::string flag = name;
+  std::ranges::replace(flag, '_', '-');
+  return fmt::format("--{} {}", flag, value);
+}
+
+/// Returns ways to split layers; a rank then has more microbatches, so that a step sees as many
+/// samples.
+std::vector<std::string> splits(const GivenSettings& settings, int64_t world) {
+  const int64_t replicas = std::max<int64_t>(1, number_in(settings.value_of("replicas")));
+  const int64_t parts = number_in(settings.value_of("accumulate"));
+  std::vector<std::string> splits = {""};
+  for (int64_t ranks = 2; ranks <= std::min(kMostParts, world / replicas); ranks *= 2) {
+    if (world / replicas % ranks != 0) continue;
+    splits.push_back(fmt::format("--tp {} --accumulate {}", ranks, ranks * parts));
+  }
+  return splits;
+}
+
+/// Returns the alternatives of settings that were not given, each from the cheapest value on. Each
+/// setting costs more than all before it: communication, then compute, copies, other numbers.
+std::vector<std::vector<std::string>> choices_to_try(const GivenSettings& settings, int64_t world) {
+  struct SearchedSetting {
+    std::string name;
+    std::vector<std::string> values;
+    bool needs_shards;  // only applies if parameters are sharded
+  };
+  const std::vector<SearchedSetting> searched = {{"reshard_after_forward", {"false", "true"}, true},
+                                                 {"tp", {}, true},
+                                                 {"recompute", {"none", "every:2", "full"}, false},
+                                                 {"offload", {"none", "all"}, true},
+                                                 {"param_dtype", {"fp32", "bf16"}, false}};
+  const std::string strategy = settings.value_of("strategy");
+  const bool shards = strategy == "fsdp" || strategy == "hsdp";
+  const bool has_adapters = settings.value_of("lora") != "0";
+  const bool has_four_bits = settings.value_of("quantize") != "none";
+  const bool is_of_transformers = !settings.value_of("model").starts_with("torchvision:") &&
+                                  !settings.value_of("model").starts_with("timm:");
+  std::vector<std::vector<std::string>> choices;
+  for (const SearchedSetting& one : searched) {
+    if (settings.is_given(one.name) || (one.needs_shards && !shards)) continue;
+    const bool is_split = one.name == "tp";
+    if (world == 1 && (is_split || one.name == "reshard_after_forward")) continue;
+    if (is_split && (has_adapters || !is_of_transformers)) continue;
+    if (one.name == "offload" && has_four_bits) continue;
+    std::vector<std::string> flags =
+        is_split ? splits(settings, world) : std::vector<std::string>{};
+    for (const std::string& value : one.values) {
+      flags.push_back(setting_flag(settings, one.name, value));
+    }
+    if (flags.size() > 1) choices.push_back(std::move(flags));
+  }
+  return choices;
+}
+
+/// Returns the flags of `shardlens sweep` that name the alternatives. Throws std::invalid_argument
+/// if there are none.
+std::vector<std::string> choice_flags(const GivenSettings& settings, const std::string& world) {
+  std::vector<std::string> flags;
+  for (const auto& alternatives : choices_to_try(settings, world.empty() ? 1 : number_in(world))) {
+    flags.push_back(fmt::format("--choices={}", fmt::join(alternatives, "|")));
+  }
+  if (!flags.empty()) return flags;
+  throw std::invalid_argument(
+      "--search: each setting is given; leave one out, such as --recompute");
+}
+
 /// Flags of the plan itself.
 struct RunningFlags {
   std::string engine, gpu, capacity, beside, world, rank, ranks, out, solve, write, words, torch;
   std::string calibration, by;
   std::string python = "python";
-  bool explain = false, json = false, time = false;
+  bool explain = false, search = false, json = false, time = false;
 
   void add_to(CLI::App& app) {
     app.add_option("--engine", engine);
@@ -241,7 +335,8 @@ struct RunningFlags {
     app.add_option("--python", python);
     app.add_option("--write", write);
     app.add_option("--solve", solve)->check(CLI::IsMember({"batch", "seq"}));
-    app.add_flag("--explain,--search", explain);
+    app.add_flag("--explain", explain);
+    app.add_flag("--search", search);
     app.add_flag("--json", json);
     app.add_flag("--time", time);
     app.add_option("--calibration", calibration);
@@ -265,10 +360,10 @@ struct RunningFlags {
     if (gpu.empty()) {
       throw std::invalid_argument("--gpu is missing; name the GPU to plan for, such as --gpu h100");
     }
-    if (explain && !solve.empty()) {
-      throw std::invalid_argument("--explain and --solve exclude each other; remove one");
+    if (int{explain} + int{search} + int{!solve.empty()} > 1) {
+      throw std::invalid_argument("--explain, --search and --solve exclude each other; give one");
     }
-    if (!by.empty() && !explain) {
+    if (!by.empty() && !explain && !search) {
       throw std::invalid_argument(
           fmt::format("--by {}: only orders what --explain or --search tries; add one", by));
     }
@@ -277,6 +372,7 @@ struct RunningFlags {
   /// Returns the command of ours that answers.
   const char* command() const {
     if (explain) return "advise";
+    if (search) return "sweep";
     return solve.empty() ? "record" : "solve";
   }
 
@@ -347,6 +443,7 @@ RunningPlan plan_by_running(const std::vector<std::string>& arguments,
   }
   append(flags.of_record());
   if (flags.json && !is_one_run) append({"--json"});
+  if (flags.search) append(choice_flags(settings, flags.world));
   append({"--", flags.python, program.string()});
   append(settings.flags());
   return plan;
@@ -363,10 +460,14 @@ std::string running_help(const std::filesystem::path& program) {
       "  --capacity SIZE            memory of the GPU; default: that of its kind\n"
       "  --beside SIZE              memory beside PyTorch, if you know it\n"
       "  --solve batch|seq          the largest batch or sequence that fits\n"
-      "  --explain, --search        what would make it fit, by running it with each lever\n"
+      "  --search                   the cheapest settings that fit, by running all combinations\n"
+      "                             of those that are not given: --reshard-after-forward, --tp,\n"
+      "                             --recompute, --offload and --param-dtype\n"
+      "  --explain                  what would make it fit, by running it with each lever\n"
       "  --time                     how long a step takes, too, also of what is tried\n"
       "  --calibration FILE         the same with the times that shardlens calibrate wrote\n"
-      "  --by time                  with --search: the fastest that fits, not the cheapest\n"
+      "  --by time                  with --search or --explain: the fastest that fits, not the\n"
+      "                             cheapest\n"
       "  --json                     print JSON, of one run that of profile report\n"
       "  --write FILE.py            write the program with these settings, ready for torchrun\n"
       "  --python PYTHON            a Python with torch and transformers; default: python\n"
@@ -377,7 +478,8 @@ std::string running_help(const std::filesystem::path& program) {
     text += fmt::format("  {:<26} {} (default: {})\n", name, setting.help, setting.value);
   }
   return text +
-         "\nIt ends as shardlens record, solve or advise does: 0 fits, 4 fits only with allocator\n"
+         "\nIt ends as shardlens record, solve, sweep or advise does: 0 fits, 4 fits only with "
+         "allocator\n"
          "retries, 3 does not fit, 5 nothing was recorded, 2 wrong usage.\n";
 }
 

@@ -1,5 +1,6 @@
 // Plans a Python program by running it: `shardlens plan --engine pytorch` becomes `shardlens
-// record`, `solve` or `advise` of the program train.py beside this file, with the plan's flags.
+// record`, `solve`, `sweep` or `advise` of the program train.py beside this file, with the plan's
+// flags.
 #pragma once
 
 #include <filesystem>

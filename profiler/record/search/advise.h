@@ -61,10 +61,6 @@ int cost_of(const std::vector<Lever>& levers);
 /// cost.
 int cost_of(const VariantResult& result);
 
-/// Runs variants, and returns fewer results than it was given if it was interrupted.
-using RunVariants = std::function<std::vector<VariantResult>(
-    const std::vector<RecordOptions>& all, const std::vector<std::string>& names)>;
-
 /// Runs the program as it is, with each lever that applies, and with sets of those that helped, the
 /// cheapest first, until one fits. `jobs()` says how many variants can run at once.
 Findings advise(const AdviseOptions& options, const RunVariants& run,

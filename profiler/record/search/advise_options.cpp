@@ -13,9 +13,7 @@ namespace shardlens::profiler {
 namespace {
 
 int64_t parse_fit(const std::string& text, const Device& device) {
-  if (text.empty()) {
-    return device.capacity_bytes > 0 ? device.capacity_bytes : find_gpu(device.gpu).memory_bytes;
-  }
+  if (text.empty()) return memory_bytes_of(device);
   const auto known = std::ranges::find(gpus(), text, &Gpu::name);
   if (known != gpus().end()) return known->memory_bytes;
   try {
@@ -37,12 +35,6 @@ std::vector<Lever> parse_wanted(std::string_view text) {
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return wanted;
-}
-
-bool parse_by_time(const std::string& text) {
-  if (text.empty() || text == "cost" || text == "time") return text == "time";
-  throw std::invalid_argument(
-      fmt::format("--by {}: give time, for the fastest set that fits, or cost", text));
 }
 
 /// Throws std::invalid_argument if a lever that is to be tried contradicts a flag.

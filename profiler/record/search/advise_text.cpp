@@ -1,14 +1,12 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
-#include <cctype>
 #include <nlohmann/json.hpp>
 
-#include "base/gpus.h"
 #include "base/strict_json.h"
 #include "base/units.h"
 #include "profiler/record/search/advise.h"
+#include "profiler/record/search/command_again.h"
 #include "profiler/record/search/run_doubts.h"
 
 namespace shardlens::profiler {
@@ -16,35 +14,6 @@ namespace shardlens::profiler {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string shell_word(const std::string& word) {
-  const bool is_plain = !word.empty() && std::ranges::all_of(word, [](unsigned char c) {
-    return std::isalnum(c) != 0 ||
-           std::string_view("-_./:=,+@%").find(char(c)) != std::string::npos;
-  });
-  if (is_plain) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
-  return quoted + "'";
-}
-
-/// Returns the command that records a variant again.
-std::string command_of(const RecordOptions& options, int64_t fit_bytes) {
-  std::string text = fmt::format("shardlens record --device {}", options.device_name());
-  if (fit_bytes != find_gpu(options.device.gpu).memory_bytes) {
-    text += fmt::format(" --capacity {}", fit_bytes);
-  }
-  if (options.beside_bytes) text += fmt::format(" --beside {}", *options.beside_bytes);
-  if (options.world_size) text += fmt::format(" --world {}", *options.world_size);
-  if (options.rank) text += fmt::format(" --rank {}", *options.rank);
-  if (options.gpus_per_node) text += fmt::format(" --gpus-per-node {}", *options.gpus_per_node);
-  if (options.steps) text += fmt::format(" --steps {}", *options.steps);
-  for (const std::string& place : options.true_at) text += " --true " + shell_word(place);
-  if (!options.levers.empty()) text += " --with " + levers_text(options.levers);
-  text += " --";
-  for (const std::string& word : options.command) text += " " + shell_word(word);
-  return text;
-}
 
 std::string signed_bytes(int64_t bytes) {
   return fmt::format("{}{}", bytes < 0 ? "-" : "+", bytes_text(bytes < 0 ? -bytes : bytes));
@@ -199,7 +168,7 @@ Json json_of(const Findings& advice, const VariantResult& result) {
   json["time"] = predicted_time_json(result.time);
   json["costs"] = costs_text(result.options);
   json["edits"] = places;
-  json["command"] = command_of(result.options, result.limit_bytes(advice.fit_bytes));
+  json["command"] = command_again(result.options, result.limit_bytes(advice.fit_bytes));
   return json;
 }
 
@@ -215,7 +184,7 @@ std::string findings_text(const AdviseOptions& options, const Findings& advice) 
   text += times_text(advice);
   if (const VariantResult* const best = advice.advised()) {
     text += "\nto write\n" + places_of(*best) + "\nagain\n  " +
-            command_of(best->options, best->limit_bytes(advice.fit_bytes)) + "\n";
+            command_again(best->options, best->limit_bytes(advice.fit_bytes)) + "\n";
   }
   text += not_applicable_text(advice);
   return text + fmt::format("\nnext\n  shardlens view {}: see all runs side by side\n",

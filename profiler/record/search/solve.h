@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "profiler/record/search/choices.h"
 #include "profiler/record/search/part.h"
 #include "profiler/record/search/placeholders.h"
 #include "profiler/record/search/variants.h"
@@ -57,6 +58,8 @@ struct SweepOptions {
   bool prints_json = false;
   RecordOptions record;
   std::vector<std::pair<std::string, std::vector<int64_t>>> values;  // of each placeholder
+  std::vector<Alternatives> choices;  // instead of values: flags, to find the cheapest that fit
+  bool by_time = false;               // the fastest of them is first
   RunPart part = {};
 };
 

@@ -125,6 +125,15 @@ std::pair<std::string, std::vector<int64_t>> parse_values(const std::string& tex
   return {text.substr(0, equals), values};
 }
 
+void check_choices(const SweepOptions& options, bool has_values) {
+  if (options.choices.empty() && options.by_time) {
+    throw std::invalid_argument("--by time: only orders --choices; add some, or remove it");
+  }
+  if (!options.choices.empty() && has_values) {
+    throw std::invalid_argument("--choices: excludes --values and --part; remove one");
+  }
+}
+
 std::string listed(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "{" : ", {") + name + "}";
@@ -166,16 +175,23 @@ SolveOptions parse_solve_options(const std::vector<std::string>& arguments) {
 SweepOptions parse_sweep_options(const std::vector<std::string>& arguments) {
   SweepOptions options;
   CLI::App app;
-  std::vector<std::string> values;
-  std::string part;
+  std::vector<std::string> values, choices;
+  std::string part, by;
   app.set_help_flag();
   app.add_flag("--help,-h", options.help);
   app.add_flag("--json", options.prints_json);
   app.add_option("--values", values)->allow_extra_args(false);
+  app.add_option("--choices", choices)->allow_extra_args(false);
+  app.add_option("--by", by);
   app.add_option("--part", part);
   const std::vector<std::string> others = parse_own_flags(app, arguments);
   if (options.help) return options;
   options.record = parse_simulated("sweep", others);
+  for (const std::string& one : choices) options.choices.push_back(parse_alternatives(one));
+  options.by_time = parse_by_time(by);
+  if (options.by_time) options.record.traces_work = true;
+  check_choices(options, !values.empty() || !part.empty());
+  if (!choices.empty()) return options;
   for (const std::string& one : values) options.values.push_back(parse_values(one));
   if (!part.empty()) options.part = parse_part(part);
   std::vector<std::string> given, wanted = placeholders_in(options.record.command);
@@ -218,13 +234,19 @@ std::string solve_help() {
 
 std::string sweep_help() {
   return std::string(
-             "usage: shardlens sweep --values NAME=N,N,... [flags] -- COMMAND with {NAME}\n\n"
+             "usage: shardlens sweep --values NAME=N,N,... [flags] -- COMMAND with {NAME}\n"
+             "       shardlens sweep --choices 'FLAGS|FLAGS...' ... [flags] -- COMMAND\n\n"
              "Runs an unmodified PyTorch program on a simulated GPU with each combination of "
              "values\n"
-             "in place of placeholders, and prints a table of what it takes.\n\n"
+             "in place of placeholders, and prints a table of what it takes; or with flags of its\n"
+             "own, and prints those that fit and take less than all that are cheaper.\n\n"
              "  --values NAME=N,N  values of {NAME}; once for each placeholder of the command\n"
              "  --part I/N         run only every Nth combination, from the Ith on: for array "
              "jobs\n"
+             "  --choices FLAGS|F  alternatives, the cheapest first; none leave the command as it "
+             "is.\n"
+             "                     Each --choices costs more than all before it\n"
+             "  --by time          with --choices: the fastest first, by the predicted time\n"
              "  --device D         the simulated GPU, such as null:h100\n"
              "  --time             also predict how long a step takes with each\n"
              "  --json             print JSON\n"
@@ -233,7 +255,9 @@ std::string sweep_help() {
          kOtherFlags +
          "Exit code: 0 if each run shows whether the program fits, 5 if one failed or is missing; "
          "2\n"
-         "for wrong use.\n";
+         "for wrong use. With --choices: 0 if one fits, 3 if none does, 5 if it was interrupted "
+         "before\n"
+         "that, or all failed.\n";
 }
 
 std::string solution_text(const SolveOptions& options, const Solution& solution) {

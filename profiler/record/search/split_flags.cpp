@@ -23,6 +23,12 @@ std::vector<std::string> parse_own_flags(CLI::App& app, const std::vector<std::s
   return others;
 }
 
+bool parse_by_time(const std::string& text) {
+  if (text.empty() || text == "cost" || text == "time") return text == "time";
+  throw std::invalid_argument(
+      fmt::format("--by {}: give time, for the fastest that fits, or cost", text));
+}
+
 RecordOptions parse_simulated(const char* command, const std::vector<std::string>& flags) {
   RecordOptions options = parse_record_options(flags);
   if (options.is_attached()) {

@@ -59,6 +59,10 @@ struct VariantResult {
 /// Returns "582.00 MiB allocated, 852.00 MiB reserved", or how the variant ended.
 std::string result_text(const VariantResult& result);
 
+/// Runs variants, and returns fewer results than it was given if it was interrupted.
+using RunVariants = std::function<std::vector<VariantResult>(
+    const std::vector<RecordOptions>& all, const std::vector<std::string>& names)>;
+
 /// Runs variants, as many at once as this host has cores and memory for, once one has shown how
 /// much memory a process takes. Later ones are forked from a process that has imported what the
 /// first imported, where that is safe. Progress goes to stderr.

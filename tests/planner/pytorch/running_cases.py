@@ -138,6 +138,40 @@ def check_solved(folder):
     assert done.returncode == 0 and "is the largest that fits" in done.stdout, done.stdout + done.stderr
 
 
+def check_searched(folder):
+    """Each setting that a search names takes what the command beside it takes, and by brute force none
+    that is cheaper takes as little: of six settings, those that fit are those that fit alone."""
+    folder = pathlib.Path(folder)
+    flags = ["--engine", "pytorch", "--python", PYTHON, "--gpu", "h100", "--world", "8", "--capacity", "2200MiB",
+             "--model", config_in(folder, "llama"), "--seq", "512", "--batch", "8", "--param-dtype", "bf16",
+             "--tp", "1", "--reshard-after-forward", "true"]
+    done = shardlens("plan", *flags, "--search", "--json", "--out", folder / "searched")
+    found = json.loads(done.stdout)
+    rejected = {one["flags"]: one["reason"] for one in found["rejected"]}
+    front = {one["flags"]: one for one in found["front"]}
+    taken, fits = {}, {}
+    for offload in ("", "--offload all"):
+        for recompute in ("", "--recompute every:2", "--recompute full"):  # the cheapest first
+            name = " ".join(filter(None, (recompute, offload)))
+            run = folder / (name or "alone")
+            alone = shardlens("plan", *flags, *name.split(), "--out", run)
+            fits[name or "as given"] = alone.returncode == 0
+            taken[name or "as given"] = peaks_of(run)
+    assert set(front) | set(rejected) == set(taken), found
+    least = None
+    for name, peaks in taken.items():
+        is_worth_it = fits[name] and (least is None or peaks[1] < least)
+        least = peaks[1] if is_worth_it else least
+        assert (name in front) == is_worth_it, f"{name}: {peaks}, {found}"
+        if is_worth_it:
+            one = front[name]
+            assert (one["allocated_bytes"], one["reserved_bytes"]) == peaks, f"{name}: {peaks}, {one}"
+        if not fits[name]:
+            assert rejected[name].startswith(("does not fit", "fits only with retries")), rejected
+    assert 0 < len(front) < 6 and not all(fits.values()), found
+    assert done.returncode == 0 and next(iter(front)) == found["front"][0]["flags"], found
+
+
 def check_preset(folder):
     """A preset is transformers' model, and --json says what the text says."""
     out = pathlib.Path(folder) / "run"
@@ -170,7 +204,7 @@ def main():
     if subprocess.run([PYTHON, "-c", question], capture_output=True, check=False).returncode != 0:
         print(f"skipped: {PYTHON} has no transformers")
         return NO_PYTORCH
-    return run_cases([*(case_of(*case) for case in CASES), check_written, check_solved, check_preset, check_refusals])
+    return run_cases([*(case_of(*case) for case in CASES), check_written, check_solved, check_searched, check_preset, check_refusals])
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ TEST_CASE("a plan by running predicts times if it is asked to") {
   CHECK(running_plan({"--gpu", "h100", "--time"}).command ==
         Words{"record", "--device", "null:h100", "--world", "1", "--rank", "0", "--time", "--",
               "python", kProgram});
-  CHECK(running_plan({"--gpu", "h100", "--search", "--by", "time", "--calibration", "a.json"})
+  CHECK(running_plan({"--gpu", "h100", "--explain", "--by", "time", "--calibration", "a.json"})
             .command == Words{"advise", "--device", "null:h100", "--world", "1", "--rank", "0",
                               "--calibration", "a.json", "--by", "time", "--", "python", kProgram});
   expect_running_refused({"--gpu", "h100", "--by", "time"}, "add one");
@@ -56,7 +56,7 @@ TEST_CASE("a plan by running is a command of ours") {
   CHECK(running_plan({"--gpu", "l4", "--solve", "batch", "--batch", "4"}).command.back() ==
         "{batch}");
   CHECK(running_plan({"--gpu", "l4", "--explain"}).command.front() == "advise");
-  const auto solved = running_plan({"--gpu", "l4", "--search", "--json"}).command;
+  const auto solved = running_plan({"--gpu", "l4", "--explain", "--json"}).command;
   CHECK(Words(solved.begin(), solved.begin() + 2) == Words{"advise", "--device"});
   CHECK(std::ranges::count(solved, "--json") == 1);
   CHECK(running_plan({"--gpu", "l4", "--json", "--out", "x"}).json_of == "x");
@@ -66,6 +66,36 @@ TEST_CASE("a plan by running is a command of ours") {
   expect_running_refused({"--gpu", "l4", "--torch", "2.11"}, "give --python");
   expect_running_refused({"--gpu", "l4", "--banana", "1"}, "banana");
   expect_running_refused({"--gpu", "l4", "--solve", "seq", "--explain"}, "exclude each other");
+}
+
+TEST_CASE("a search by running tries the settings that were not given") {
+  const auto choices_of = [](Words flags) {
+    flags.insert(flags.end(), {"--gpu", "h100", "--search"});
+    Words choices;
+    for (const std::string& word : running_plan(flags).command) {
+      if (word.starts_with("--choices=")) choices.push_back(word.substr(word.find('=') + 1));
+    }
+    return choices;
+  };
+  const std::string recompute = "|--recompute every:2|--recompute full",
+                    dtype = "|--param-dtype bf16";
+  CHECK(running_plan({"--gpu", "h100", "--search"}).command.front() == "sweep");
+  CHECK(choices_of({}) == Words{recompute, "|--offload all", dtype});
+  CHECK(choices_of({"--world", "12", "--accumulate", "3", "--param-dtype", "fp32"}) ==
+        Words{"--reshard-after-forward false|", "|--tp 2 --accumulate 6|--tp 4 --accumulate 12",
+              recompute, "|--offload all"});
+  CHECK(choices_of({"--world", "8", "--strategy", "ddp"}) == Words{recompute, dtype});
+  CHECK(choices_of({"--world", "8", "--strategy", "hsdp", "--replicas", "4", "--offload", "none",
+                    "--recompute", "full"}) ==
+        Words{"--reshard-after-forward false|", "|--tp 2 --accumulate 2", dtype});
+  CHECK(choices_of({"--world", "8", "--lora", "8", "--quantize", "nf4"}) ==
+        Words{"--reshard-after-forward false|", recompute, dtype});
+  CHECK(choices_of({"--world", "2", "--model", "timm:vit", "--reshard-after-forward", "true"}) ==
+        Words{recompute, "|--offload all", dtype});
+  expect_running_refused({"--gpu", "l4", "--search", "--offload", "all", "--param-dtype", "bf16",
+                          "--recompute", "full"},
+                         "each setting is given");
+  expect_running_refused({"--gpu", "l4", "--search", "--explain"}, "exclude each other");
 }
 
 TEST_CASE("a preset is a model of transformers of the same sizes") {
