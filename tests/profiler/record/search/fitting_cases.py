@@ -1,0 +1,180 @@
+"""Runs `shardlens advise` on programs that do not fit, and checks its answer: the first
+row fits; the program edited by hand takes the same bytes; and of all sets of one or two levers that
+were to be tried, run one by one, none that costs less fits.
+
+    fitting_cases.py long [PROGRAM...]
+
+It prints how long each search took. recorded.py says which Python runs the programs.
+"""
+
+import concurrent.futures
+import dataclasses
+import itertools
+import json
+import pathlib
+import resource
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from levers_cases import BF16, CALL, EVERY_SECOND, SAVE, Version, around  # noqa: E402
+from recorded import PYTHON, Recorded, report_of, run_cases, shardlens  # noqa: E402
+
+# Seven of one kind cost less than one of the next; a part of the model costs half of the whole.
+KINDS = (("optimizer=fused", "optimizer=single", "bucket-view", "expandable-segments"),
+         ("empty-cache", "step-in-backward", "loss-chunks"),
+         ("fsdp2", "zero-redundancy", "reshard-after-forward"),
+         ("recompute",),
+         ("activations", "offload"),
+         ("param-dtype", "model-dtype", "autocast", "optimizer=adafactor"))
+
+
+@dataclasses.dataclass(frozen=True)
+class Edit:
+    """Holds the edits of the script, arguments and settings that one would write instead of a lever."""
+
+    edits: tuple = ()
+    added: tuple = ()
+    environment: tuple = ()
+
+
+RETRIES = 2 * 8  # of the allocator cost as a lever of little cost
+SEGMENTS = Edit(environment=(("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"),))
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    script: str  # of scripts/
+    flags: tuple
+    fit: str
+    levers: dict  # by name: the edit
+    before: tuple = ()
+    given: tuple = ()
+
+    def version(self, levers=()):
+        edits = [self.levers[lever] for lever in levers]
+        return Version(self.script, (*self.given, *(word for one in edits for word in one.added)),
+                       (*self.before, *(pair for one in edits for pair in one.edits)),
+                       tuple(pair for one in edits for pair in one.environment))
+
+    def command(self, folder, levers=()):
+        version = self.version(levers)
+        folder.mkdir(exist_ok=True)
+        script = folder / pathlib.Path(self.script).name
+        script.write_text(version.text())
+        return [PYTHON, script, *version.arguments]
+
+
+def on_ranks(gpu, world):
+    return ("--device", f"null:{gpu}", "--world", str(world), "--rank", str(world - 1))
+
+
+WRAPPED = ("    for block in model.layers:\n",
+           "    from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper\n"
+           "    for i in range(len(model.layers)):\n"
+           "        model.layers[i] = checkpoint_wrapper(model.layers[i])\n"
+           "    for block in model.layers:\n")
+ON_HOST = ("    if not options.offload:\n        model.to(device)\n", "    model.to(device)\n")
+DDP = ("(model.cuda())", "(model.cuda(), gradient_as_bucket_view=True)")
+ZERO = ("torch.optim.AdamW(model.parameters()",
+        "__import__('torch.distributed.optim').distributed.optim.ZeroRedundancyOptimizer("
+        "model.parameters(), optimizer_class=torch.optim.AdamW")
+
+PROGRAMS = {
+    "vit": Program(
+        "tutorial.py", on_ranks("l4", 4), "2700MiB",
+        {"recompute=full": Edit((WRAPPED,)),
+         "optimizer=fused": Edit((("lr=1e-3)", "lr=1e-3, fused=True)"),)),
+         "offload=parameters": Edit((ON_HOST,), ("--offload",)),
+         "expandable-segments": SEGMENTS},
+        before=(("width=128, heads=2", "width=1024, heads=16"), ("width=128, layers=10", "width=1024, layers=24"),
+                ("kernel_size=7, stride=7", "kernel_size=14, stride=14"), ("1, 17, width", "1, 257, width"),
+                ("1, 28, 28", "1, 224, 224")),
+        given=("--batch", "32")),
+    "ddp": Program(
+        "transformer.py", on_ranks("l4", 4), "1100MiB",
+        {"recompute=full": Edit(added=("--checkpoint-activations",)),
+         "recompute=every:2": Edit((EVERY_SECOND,), ("--checkpoint-activations",)),
+         "optimizer=fused": Edit(added=("--optimizer", "fused")),
+         "bucket-view": Edit((DDP,)),
+         "zero-redundancy": Edit((ZERO,)),
+         "activations=host": Edit((around(CALL, SAVE),)),
+         "autocast=bf16": Edit((around(CALL, BF16),))},
+        given=("--strategy", "ddp")),
+}
+
+
+def cost_of(levers):
+    cost = 0
+    for lever in levers:
+        name = lever.partition("=")[0]
+        kind = next(i for i, names in enumerate(KINDS) if lever in names or name in names)
+        whole = 2 * 8**kind
+        cost += whole // 2 if "every:" in lever or "selective" in lever else whole
+    return cost
+
+
+def contradict(one, other):
+    return one.partition("=")[0] == other.partition("=")[0]
+
+
+def sets_of(levers):
+    pairs = [pair for pair in itertools.combinations(levers, 2) if not contradict(*pair)]
+    return [(lever,) for lever in levers] + pairs
+
+
+def recorded(program, folder, levers=(), more=()):
+    """Returns the recording of the program, edited by hand if there are levers, with more flags."""
+    folder.mkdir()
+    return Recorded(folder, *program.command(folder, levers), flags=[*program.flags, *more],
+                    more=dict(program.version(levers).environment))
+
+
+def brute_force(program, folder):
+    """Returns what the sets of up to two levers cost that fit, each run in a process of its own on a
+    GPU with as much memory."""
+    def cost_if_it_fits(levers):
+        run = recorded(program, folder / "+".join(levers).replace(":", "-"), (),
+                       ["--capacity", program.fit, "--with", ",".join(levers)])
+        assert run.code in (0, 3, 4, 5), f"{levers}: {run.text}{run.lines}"
+        assert run.code != 5 or "does not apply" in run.lines, f"{levers}: {run.text}{run.lines}"
+        return {0: cost_of(levers), 4: cost_of(levers) + RETRIES}.get(run.code)
+
+    sets = sets_of(program.levers)
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        costs = pool.map(cost_if_it_fits, sets)
+        return {levers: cost for levers, cost in zip(sets, costs) if cost is not None}
+
+
+def case_of(name, program):
+    def check(folder):
+        folder = pathlib.Path(folder)
+        start = time.monotonic()
+        done = shardlens("advise", *program.flags, "--fit", program.fit, "--levers", ",".join(program.levers),
+                         "--most", "2", "--json", "--out", folder / "advice", "--",
+                         *program.command(folder / "program"))
+        seconds = time.monotonic() - start
+        assert done.returncode == 0, done.stdout + done.stderr
+        found = json.loads(done.stdout)
+        best = found["tried"][0]
+        assert best["fits"] and not found["as_it_is"]["fits"], found
+        runs = 1 + len(found["tried"])
+        host = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+        print(f"{name}: {found['as_it_is']['device_bytes'] >> 20} MiB of {found['fit_bytes'] >> 20} MiB; with "
+              f"{','.join(best['levers'])} {best['device_bytes'] >> 20} MiB; {runs} runs in {seconds:.0f} s, "
+              f"a process takes up to {host >> 10} MiB", flush=True)
+        peak = report_of(recorded(program, folder / "by-hand", best["levers"],
+                                  ["--capacity", program.fit]).expect(4 if best["has_retries"] else 0).out)["peak"]
+        by_hand = [peak["allocated_bytes"], peak["reserved_bytes"]]
+        assert by_hand == [best["allocated_bytes"], best["reserved_bytes"]], f"{by_hand}, {best}"
+        fitting = brute_force(program, folder)
+        cost = cost_of(best["levers"]) + (RETRIES if best["has_retries"] else 0)
+        print(f"{name}: {len(fitting)} of {len(sets_of(program.levers))} sets of one or two fit", flush=True)
+        assert fitting.get(tuple(best["levers"])) == cost == min(fitting.values()), f"{fitting}, {best}"
+
+    check.__name__ = f"check_{name}"
+    return check
+
+
+if __name__ == "__main__":
+    sys.exit(run_cases([case_of(*one) for one in PROGRAMS.items()]))
