@@ -26,7 +26,7 @@ using Bytes = std::vector<std::byte>;
 using ByteSpan = std::span<const std::byte>;
 
 constexpr uint16_t kMajor = 1;  // a reader of another major refuses the file
-constexpr uint16_t kMinor = 6;  // a reader of an older minor skips what it does not know
+constexpr uint16_t kMinor = 7;  // a reader of an older minor skips what it does not know
 
 constexpr uint32_t kBlockMagic = 0x4B42'4C53;  // "SLBK"
 constexpr std::array<char, 8> kFileMagic = {'S', 'L', 'P', '\r', '\n', '\x1a', '\n', '\0'};

@@ -31,6 +31,7 @@ void LiveSet::apply(const Event& event) {
     case EventKind::counter:
     case EventKind::hold:
     case EventKind::release:
+    case EventKind::module:
       break;
   }
 }

@@ -5,14 +5,11 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <cuda_runtime_api.h>
-#include <dlfcn.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <bit>
 #include <chrono>
-#include <cstdio>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -26,6 +23,7 @@
 #include "profiler/recorder/operator_calls.h"
 #include "profiler/recorder/own_time.h"
 #include "profiler/recorder/pinned_requests.h"
+#include "profiler/recorder/resident_bytes.h"
 #include "profiler/recorder/stream_numbers.h"
 #include "profiler/recorder/versions.h"
 #include "profiler/recorder/work_recorder.h"
@@ -46,29 +44,6 @@ Header starting_now(Header header) {
   const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
   header.start_realtime_ns = std::chrono::nanoseconds(since_1970).count();
   return header;
-}
-
-/// Returns a function of the null device's driver, or null on a real GPU.
-template <class Call>
-Call* null_device_call(const char* name) {
-  return reinterpret_cast<Call*>(::dlsym(RTLD_DEFAULT, name));
-}
-
-/// Returns the pinned memory that only a null device does not take of the host.
-int64_t untouched_pinned_bytes() {
-  static const auto untouched = null_device_call<decltype(shardlens_null_untouched_pinned_bytes)>(
-      "shardlens_null_untouched_pinned_bytes");
-  return untouched == nullptr ? 0 : static_cast<int64_t>(untouched());
-}
-
-int64_t resident_bytes() {
-  std::FILE* file = std::fopen("/proc/self/statm", "r");
-  if (file == nullptr) return 0;
-  long long total_pages = 0, resident_pages = 0;
-  const int read = std::fscanf(file, "%lld %lld", &total_pages, &resident_pages);
-  std::fclose(file);
-  if (read != 2) return 0;
-  return resident_pages * ::sysconf(_SC_PAGESIZE) + untouched_pinned_bytes();
 }
 
 }  // namespace
@@ -171,6 +146,7 @@ class Recorder::Hooks {
 
   void record_allocation(const Block& block, int64_t time_ns) {
     const Purpose purpose = purpose_();
+    if (block.space == Space::device) follow_module(purpose, time_ns);
     if (ThreadOperators* const call = current_call()) call->allocated.push_back(block.address);
     append({.address = block.address,
             .value = block.bytes,
@@ -274,6 +250,14 @@ class Recorder::Hooks {
     }
   }
 
+  /// Records the module that the next allocation is made in, if it is another than before. The
+  /// caller holds the lock of the recorded GPU's allocator.
+  void follow_module(const Purpose& purpose, int64_t time_ns) {
+    if (purpose.module == module_) return;
+    module_ = purpose.module;
+    append({.label = module_, .kind = EventKind::module}, time_ns);
+  }
+
   void record_completion(uint64_t address) {
     uint64_t freed = address;
     if (freed_.compare_exchange_strong(freed, 0)) return;
@@ -303,6 +287,7 @@ class Recorder::Hooks {
   // is idle once it has finished.
   WorkRecorder* work_ = nullptr;
   std::vector<std::pair<unsigned long long, unsigned long long>> pools_;  // their ids in LibTorch
+  uint32_t module_ = 0;                                                   // of the last allocation
   std::atomic<uint64_t> freed_ = 0;  // free requested, maybe not completed; 0: none
   const std::unique_ptr<StepWindow> window_;
   Purpose (*const purpose_)();
@@ -345,6 +330,7 @@ void Recorder::Hooks::record_trace(const TraceEntry& entry) {
     }
     case TraceEntry::OOM: {
       const Purpose purpose = purpose_();
+      follow_module(purpose, time_ns);
       return append({.address = entry.addr_,
                      .value = bytes,
                      .action = purpose.action,

@@ -48,6 +48,7 @@ bool is_usable(const Event& event) {
     case EventKind::action_begin:
     case EventKind::action_end:
     case EventKind::release:
+    case EventKind::module:
       return true;
   }
   return false;

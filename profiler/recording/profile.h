@@ -55,6 +55,8 @@ struct Purpose {
   uint32_t label = 0;   // an index into the strings of the recording
   int32_t action = -1;  // of the current phase's schedule; -1: outside a pass
   uint32_t name = 0;    // of what it holds; 0: none, or not known yet
+  uint32_t module =
+      0;  // of a Python program, that makes it: "layers.11.mlp"; 0: none, or not known
 };
 
 enum class Space : uint8_t { device, host, pinned, segment, driver };
@@ -120,8 +122,10 @@ enum class EventKind : uint8_t {
   counter,        // address: a Counter; value: bytes, or of a loss the bits of a double
   hold,           // address, value: a block the allocator keeps from others; 0: the last freed
   release,        // address of a held block: it is free
+  module,         // label: the module that makes what the device's allocations from here on are;
+                  // 0: none, or not known
 };
-constexpr int kEventKinds = 11;
+constexpr int kEventKinds = 12;
 
 /// [Note: held blocks]
 /// A freed block that other streams still use is held until they are done: the recording has a

@@ -50,6 +50,9 @@ void Analysis::take(const Event& event) {
       return;
     case EventKind::action_end:
       return end_action(event.action);
+    case EventKind::module:
+      module_ = event.label;
+      return;
   }
 }
 
@@ -65,7 +68,8 @@ Moment Analysis::moment_of(const Event& event) const {
           .step = step_,
           .action = action,
           .phase = phase_,
-          .running = running_.empty() ? -1 : running_.back()};
+          .running = running_.empty() ? -1 : running_.back(),
+          .module = module_};
 }
 
 Level& Analysis::level_of(size_t space) {
@@ -193,6 +197,7 @@ void Analysis::take_failure(const Event& event) {
       {.event = event,
        .report = {.at = moment_of(event),
                   .action = {},
+                  .module = {},
                   .asked_bytes = event.value,
                   .category = event.category,
                   .label = {},

@@ -18,6 +18,7 @@ struct Moment {
   int32_t action = -1;
   Phase phase = Phase::starting;
   int32_t running = -1;  // the action that runs, whether or not it is known to have allocated
+  uint32_t module = 0;   // the label of the module that allocates then; 0: none, or not known
 };
 
 /// A number of bytes with its peak, and the peak of a window of time.

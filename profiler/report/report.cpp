@@ -125,6 +125,7 @@ std::optional<ReservedReport> Analysis::reserved_peak(const Names& names) {
   const Moment& at = reserved_peak_.at();
   ReservedReport report{.at = at,
                         .action = names.action(at.phase, at.action),
+                        .module = names.label(at.module),
                         .asked_bytes = request.value,
                         .category = request.category,
                         .label = names.label(request.label),
@@ -154,6 +155,7 @@ SpaceReport Analysis::space_report(Space space, const Names& names) {
   report.peak_bytes = report.peak_asked_bytes = level.peak;
   report.peak_at = level.peak_at;
   report.peak_action = names.action(level.peak_at.phase, level.peak_at.action);
+  report.peak_module = names.label(level.peak_at.module);
   report.phase_peaks = phase_peaks_[index];
   report.allocations = space_allocations_[static_cast<size_t>(space)];
   report.end_bytes = level.bytes;
@@ -259,10 +261,12 @@ RankReport Analysis::finish(const Header& header, const std::vector<std::string>
   }
   for (Failure& failure : failures_) {
     failure.report.action = names.action(failure.report.at.phase, failure.report.at.action);
+    failure.report.module = names.label(failure.report.at.module);
     failure.report.label = names.label(failure.event.label);
     ReservedReport& reserved = failure.report.reserved;
     reserved = {.at = failure.report.at,
                 .action = failure.report.action,
+                .module = failure.report.module,
                 .asked_bytes = failure.report.asked_bytes,
                 .category = failure.report.category,
                 .label = failure.report.label,

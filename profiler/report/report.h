@@ -57,7 +57,8 @@ struct SpaceReport {
   int64_t peak_asked_bytes = 0;
   Moment peak_at;
   std::string peak_action;
-  CategoryBytes given{};  // at the peak
+  std::string peak_module;  // of a Python program, "layers.11.mlp"; empty: none, or not known
+  CategoryBytes given{};    // at the peak
   CategoryBytes asked{};
   std::vector<NamedAllocation> tensors;  // alive at the peak, the largest first
   std::array<std::optional<int64_t>, kPhases> phase_peaks;
@@ -75,6 +76,7 @@ struct StepPeak {
 struct OutOfMemory {
   Moment at;
   std::string action;
+  std::string module;
   int64_t asked_bytes = 0;
   Category category{};  // of the request
   std::string label;
@@ -233,6 +235,7 @@ class Analysis {
   std::vector<StepPeak> steps_;
   Phase phase_ = Phase::starting;
   std::vector<int32_t> running_;  // actions, the outermost first
+  uint32_t module_ = 0;           // of the last allocation of the device
   int64_t step_ = -1;
   bool in_step_ = false;
   int64_t events_ = 0;

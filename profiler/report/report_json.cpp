@@ -44,6 +44,11 @@ Json part_json(const RankReport& rank, const Moment& at) {
   return part ? Json(to_string(*part)) : Json(nullptr);
 }
 
+/// Returns the module that allocated at a moment, "layers.11.mlp"; null: none is known.
+Json module_json(const std::string& module) {
+  return module.empty() ? Json(nullptr) : Json(module);
+}
+
 Json tensors_json(const std::vector<NamedAllocation>& tensors) {
   Json json = Json::array();
   for (size_t i = 0; i < std::min(kTensorRows, tensors.size()); ++i) {
@@ -227,6 +232,7 @@ Json failures_json(const RankReport& rank) {
   for (const OutOfMemory& failure : rank.out_of_memory) {
     json.push_back({{"at", moment_json(failure.at, failure.action)},
                     {"part", part_json(rank, failure.at)},
+                    {"module", module_json(failure.module)},
                     {"requested_bytes", failure.asked_bytes},
                     {"category", to_string(failure.category)},
                     {"label", failure.label},
@@ -292,6 +298,7 @@ Json kept_json(const std::vector<KeptPlace>& kept) {
 Json at_peak_json(const RankReport& rank, const SpaceReport& space) {
   Json json = moment_json(space.peak_at, space.peak_action);
   json["part"] = part_json(rank, space.peak_at);
+  json["module"] = module_json(space.peak_module);
   json["categories"] = categories_json(space.given);
   json["requested_categories"] = categories_json(space.asked);
   json["other_share"] = rank.other_share();

@@ -53,12 +53,12 @@ std::string_view name_in(const Header& header, Category category) {
   return category_name(category, has_shards(header));
 }
 
-std::string moment_text(const RankReport& rank, const Moment& at) {
+std::string moment_text(const RankReport& rank, const Moment& at, const std::string& module) {
   std::string text(to_string(at.phase));
   if (at.step >= 0) text += fmt::format(", step {}", at.step);
-  if (const auto part = program_part(rank.header, at.running)) {
-    text += fmt::format(", {}", to_string(*part));
-  }
+  const auto part = program_part(rank.header, at.running);
+  if (part) text += fmt::format(", {}", to_string(*part));
+  if (!module.empty()) text += (part ? " of " : ", in ") + shown(module);
   return fmt::format("{}, {}", text, time_text(at.time_ns, rank.has_times));
 }
 
@@ -100,7 +100,7 @@ std::string peak_rows(const RankReport& rank, const SpaceReport& space) {
   };
   std::string text = row("peak", peak_text(space.peak_bytes, reserved));
   text += bands_row(rank);
-  text += row("when", moment_text(rank, space.peak_at));
+  text += row("when", moment_text(rank, space.peak_at, space.peak_module));
   text += action_row(space.peak_at.action, space.peak_action);
   if (!rank.step_peak) return text;
   const auto& bytes = rank.step_peak->bytes;
@@ -411,8 +411,9 @@ std::string part_rows(const Header& header, const ReservedReport& reserved) {
 std::string reserved_peak_rows(const RankReport& rank) {
   if (!rank.reserved_peak) return {};
   const ReservedReport& peak = *rank.reserved_peak;
-  std::string text = fmt::format("{}{}, {}", bound_prefix(rank.judgement),
-                                 bytes_text(peak.parts.reserved), moment_text(rank, peak.at));
+  std::string text =
+      fmt::format("{}{}, {}", bound_prefix(rank.judgement), bytes_text(peak.parts.reserved),
+                  moment_text(rank, peak.at, peak.module));
   if (peak.asked_bytes > 0) {
     text +=
         fmt::format(", for {} of {}", bytes_text(peak.asked_bytes),
@@ -487,8 +488,9 @@ std::string end_rows(const RankReport& rank, const SpaceReport& space) {
 
 std::string failure_rows(const RankReport& rank, const OutOfMemory& failure) {
   const Header& header = rank.header;
-  std::string text = fmt::format("\n  out of memory: {} asked for, {}\n",
-                                 bytes_text(failure.asked_bytes), moment_text(rank, failure.at));
+  std::string text =
+      fmt::format("\n  out of memory: {} asked for, {}\n", bytes_text(failure.asked_bytes),
+                  moment_text(rank, failure.at, failure.module));
   text += action_row(failure.at.action, failure.action);
   text += row("for", std::string(name_in(header, failure.category)) +
                          (failure.label.empty() ? "" : " of " + shown(failure.label)));

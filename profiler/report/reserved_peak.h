@@ -28,6 +28,7 @@ struct ReservedPlace {
 struct ReservedReport {
   Moment at;
   std::string action;
+  std::string module;
   int64_t asked_bytes = 0;  // by the request; 0: none is known
   Category category{};      // of the request
   std::string label;

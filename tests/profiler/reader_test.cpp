@@ -111,7 +111,7 @@ void change(std::string& bytes, size_t at, const std::function<void(T&)>& edit) 
 }  // namespace
 
 TEST_CASE("recordings of every version so far are read") {
-  for (const std::string version : {"v1", "v1.1", "v1.2", "v1.3", "v1.4", "v1.5", "v1.6"}) {
+  for (const std::string version : {"v1", "v1.1", "v1.2", "v1.3", "v1.4", "v1.5", "v1.6", "v1.7"}) {
     CAPTURE(version);
     const Profile profile = read_profile((kFixtures / (version + ".slp")).string());
     CHECK(profile.judgement.faults.empty());
@@ -156,6 +156,7 @@ TEST_CASE("write the fixture of this version", "[.fixture]") {
                             .label = add_text("layers.0.weight"),
                             .kind = EventKind::recategorise,
                             .category = Category::parameter_copy});
+  profile.events.push_back({.label = add_text("layers.0.mlp"), .kind = EventKind::module});
   write_recording(profile, path.string());
   tests::write_file((kFixtures / (version + ".csv")).string(), as_csv(profile));
 }

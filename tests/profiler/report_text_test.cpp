@@ -278,15 +278,48 @@ TEST_CASE("a program without a schedule says in which part its peak was") {
   profile.header.train.clear();
   profile.header.evaluate.clear();
   for (Event& event : profile.events) event.action = -1;
-  profile.events.insert(profile.events.begin(),
-                        {.action = static_cast<int32_t>(ProgramPart::backward),
-                         .kind = EventKind::action_begin});
+  profile.events.insert(
+      profile.events.begin(),
+      {.action = static_cast<int32_t>(ProgramPart::backward), .kind = EventKind::action_begin});
   const RankReport rank = analyse(profile);
   CHECK_THAT(
       report_text({rank}),
       ContainsSubstring("  when                  training, step 0, backward, after 0.004 s"));
   const auto json = nlohmann::json::parse(report_json({rank}));
   CHECK(json.at("ranks").at(0).at("at_peak").at("part") == "backward");
+  CHECK(json.at("ranks").at(0).at("at_peak").at("module").is_null());
   profile.header.train = "schedule";  // then actions are those of the schedule
   CHECK_THAT(report_text({analyse(profile)}), !ContainsSubstring("backward"));
+}
+
+TEST_CASE("the module of the peak is the last that was told before it") {
+  Profile profile = small_recording();
+  profile.header.train.clear();
+  profile.header.evaluate.clear();
+  for (Event& event : profile.events) event.action = -1;
+  const RankReport without = analyse(profile);
+  const int64_t peak_ns = without.main_space()->peak_at.time_ns;
+  const auto in_module = [&](const std::string& module) {
+    profile.strings.push_back(module);
+    return Event{.label = static_cast<uint32_t>(profile.strings.size() - 1),
+                 .kind = EventKind::module};
+  };
+  const auto peak = std::ranges::find(profile.events, peak_ns, &Event::time_ns);
+  REQUIRE(peak != profile.events.end());
+  const auto at = peak - profile.events.begin();
+  profile.events.insert(profile.events.end(), in_module("layers.12"));
+  profile.events.insert(profile.events.begin() + at, in_module("layers.11.mlp"));
+  profile.events.insert(profile.events.begin(), in_module("layers.10"));
+  const RankReport rank = analyse(profile);
+  CHECK(rank.peak_bytes() == without.peak_bytes());
+  CHECK_THAT(
+      report_text({rank}),
+      ContainsSubstring("  when                  training, step 0, in layers.11.mlp, after"));
+  profile.events.insert(
+      profile.events.begin(),
+      {.action = static_cast<int32_t>(ProgramPart::backward), .kind = EventKind::action_begin});
+  CHECK_THAT(report_text({analyse(profile)}),
+             ContainsSubstring("training, step 0, backward of layers.11.mlp, after"));
+  const auto json = nlohmann::json::parse(report_json({analyse(profile)}));
+  CHECK(json.at("ranks").at(0).at("at_peak").at("module") == "layers.11.mlp");
 }

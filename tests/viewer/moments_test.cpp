@@ -8,6 +8,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -440,6 +441,40 @@ TEST_CASE("the ribbon of a Python program has its parts, a legend and the peak's
   }
   REQUIRE(presenter.state().selection);
   CHECK(says(pictured(presenter), "4.000 ms: 1.00 MiB allocated, 0 B freed, 1.00 MiB more"));
+}
+
+TEST_CASE("the ribbon and the peak of a Python program name the module that allocates") {
+  profiler::Profile profile = program_with_parts();
+  profile.strings.insert(profile.strings.end(), {"layers.11.mlp", "layers.12"});
+  const auto module_before = [&](int64_t time_ns, uint32_t label) {
+    profile.events.push_back(
+        {.time_ns = time_ns, .label = label, .kind = profiler::EventKind::module});
+  };
+  module_before(1, 4);           // before the input's allocation
+  module_before(9'999'999, 5);   // before backward's
+  module_before(10'000'000, 0);  // after it
+  std::ranges::stable_sort(profile.events, {}, &profiler::Event::time_ns);
+  const Lane lane = lane_of(profile);
+  REQUIRE(lane.changes() == 4);
+  CHECK(lane.module_of(0) == "layers.11.mlp");
+  CHECK(lane.module_of(1) == "layers.11.mlp");
+  CHECK(lane.module_of(2) == "layers.12");
+  CHECK(lane.module_of(3).empty());
+  const Program program(profile);
+  Presenter presenter(program.state, "");
+  act(presenter, "align.time");
+  const Area ribbon = only_area(presenter, Area::Kind::ribbon);
+  std::set<std::string> lines;
+  for (float x = ribbon.box.x; x < ribbon.box.right(); x += 1) {
+    const std::string text = presenter.hover_text(x, ribbon.box.y + ribbon.box.h / 4);
+    const size_t line = text.find("the last allocation here is of ");
+    if (line == std::string::npos) continue;
+    lines.insert(text.substr(0, text.find('\n')) + ": " +
+                 text.substr(line, text.find('\n', line) - line));
+  }
+  CHECK(lines == std::set<std::string>{"input: the last allocation here is of layers.11.mlp",
+                                       "forward: the last allocation here is of layers.11.mlp",
+                                       "backward: the last allocation here is of layers.12"});
 }
 
 TEST_CASE("a program that does not communicate has one row, and no row is empty") {

@@ -12,9 +12,9 @@ constexpr int64_t kFirstSteadyStep = 2;  // the third step: the first two alloca
 constexpr size_t kCoarse = 4096;
 
 Lane::Sections sections_of(const LaneData& data) {
-  return {data.times_ns,     data.words,        data.blocks,    data.nodes, data.checkpoints,
-          data.alive_begins, data.alive_blocks, data.stretches, data.spans, data.reserved,
-          data.free_labels,  data.names,        data.failures,  data.uses};
+  return {data.times_ns,     data.words,        data.blocks,    data.nodes,    data.checkpoints,
+          data.alive_begins, data.alive_blocks, data.stretches, data.spans,    data.reserved,
+          data.free_labels,  data.names,        data.modules,   data.failures, data.uses};
 }
 
 }  // namespace
@@ -148,6 +148,20 @@ uint32_t Lane::free_label(uint32_t block) const { return label_in(sections_.free
 
 std::string_view Lane::name(uint32_t block) const {
   return label(label_in(sections_.names, block));
+}
+
+std::string_view Lane::module_of(int64_t change) const {
+  if (change < 0 || change >= changes()) return {};
+  if (is_free(sections_.words[static_cast<size_t>(change)])) return {};
+  const auto& all = sections_.modules;
+  const auto after = std::ranges::upper_bound(all, change, {}, &ModuleChange::change);
+  return after == all.begin() ? std::string_view() : label(std::prev(after)->label);
+}
+
+int64_t Lane::last_allocation(int64_t time_ns) const {
+  int64_t change = change_at(static_cast<double>(time_ns) + 1) - 1;
+  while (change >= 0 && is_free(sections_.words[static_cast<size_t>(change)])) --change;
+  return change;
 }
 
 std::string_view Lane::label(uint32_t string) const {

@@ -60,6 +60,7 @@ class Lane {
     std::span<const ReservedSample> reserved;
     std::span<const BlockLabel> free_labels;  // ordered by block
     std::span<const BlockLabel> names;        // the same
+    std::span<const ModuleChange> modules;
     std::span<const FailedRequest> failures;
     std::span<const SegmentUse> uses;
   };
@@ -104,6 +105,11 @@ class Lane {
   uint32_t free_label(uint32_t block) const;
   /// Returns what a block holds, "layers.7.up.weight"; empty if that is not known.
   std::string_view name(uint32_t block) const;
+  /// Returns the module that made an allocation, "layers.11.mlp"; empty if that is not known, or if
+  /// the change frees.
+  std::string_view module_of(int64_t change) const;
+  /// Returns the index of the last allocation at or before a time; -1 if there is none.
+  int64_t last_allocation(int64_t time_ns) const;
   /// Returns how much of a segment tensors use at a time; the lane must be of segments.
   int64_t used_bytes(uint32_t segment, int64_t time_ns) const;
 

@@ -101,6 +101,8 @@ void LaneBuilder::take(const Event& event) {
       return;
     case EventKind::out_of_memory:
       return take_failure(event);
+    case EventKind::module:
+      return take_module(event);
   }
 }
 
@@ -187,6 +189,14 @@ void LaneBuilder::take_segment(const Event& event) {
   if (block == profiler::AddressMap::kNone) return;
   segments_[event.address] = block;
   unexplained_.push_back(block);
+}
+
+/// Notes the module that allocates from here on: modules allocate on the device only.
+void LaneBuilder::take_module(const Event& event) {
+  if (space_ != Space::device) return;
+  const auto change = static_cast<uint32_t>(data_.words.size());
+  if (!data_.modules.empty() && data_.modules.back().change == change) data_.modules.pop_back();
+  data_.modules.push_back({.change = change, .label = event.label});
 }
 
 void LaneBuilder::take_failure(const Event& event) {

@@ -38,6 +38,7 @@ class LaneBuilder {
   void take_tensor(const profiler::Event& event);
   void use_segments_of(uint64_t from, uint64_t to, int64_t sign);
   void use_segments(uint64_t address, int64_t bytes, int64_t sign);
+  void take_module(const profiler::Event& event);
   void take_failure(const profiler::Event& event);
   void explain_segments(const profiler::Event& event);
   void remove_segments(const profiler::Event& event);

@@ -25,8 +25,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<char, 8> kMagic = {'S', 'L', 'L', 'A', 'N', 'E', '0', '6'};
-constexpr size_t kSections = 14;  // the info, then the arrays
+constexpr std::array<char, 8> kMagic = {'S', 'L', 'L', 'A', 'N', 'E', '0', '7'};
+constexpr size_t kSections = 15;  // the info, then the arrays
 constexpr size_t kSectionAlignment = 64;
 constexpr int64_t kWorthKeeping = 200'000;  // changes: fewer are parsed in no noticeable time
 
@@ -197,6 +197,7 @@ Lane::Sections sections_in_file(std::span<const std::byte> file, const Preamble&
           .reserved = section<ReservedSample>(file, at[10]),
           .free_labels = section<BlockLabel>(file, at[11]),
           .names = section<BlockLabel>(file, at[13]),
+          .modules = section<ModuleChange>(file, at[14]),
           .failures = section<FailedRequest>(file, at[12]),
           .uses = {}};
 }
@@ -228,7 +229,8 @@ std::array<std::span<const std::byte>, kSections> parts_of(const Lane::Sections&
           std::as_bytes(arrays.reserved),
           std::as_bytes(arrays.free_labels),
           std::as_bytes(arrays.failures),
-          std::as_bytes(arrays.names)};
+          std::as_bytes(arrays.names),
+          std::as_bytes(arrays.modules)};
 }
 
 bool write(const fs::path& path, std::span<const std::span<const std::byte>, kSections> parts) {

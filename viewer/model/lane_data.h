@@ -81,6 +81,12 @@ struct BlockLabel {
   uint32_t label = 0;  // index into Lane::strings
 };
 
+/// The module of a program that makes what is allocated from a change on.
+struct ModuleChange {
+  uint32_t change = 0;
+  uint32_t label = 0;  // index into Lane::strings; 0: none, or not known
+};
+
 /// The memory that LibTorch had reserved from a given time on.
 struct ReservedSample {
   int64_t time_ns = 0;
@@ -125,6 +131,7 @@ struct LaneData {
   std::vector<ReservedSample> reserved;
   std::vector<BlockLabel> free_labels;
   std::vector<BlockLabel> names;
+  std::vector<ModuleChange> modules;
   std::vector<FailedRequest> failures;
   std::vector<SegmentUse> uses;
 };

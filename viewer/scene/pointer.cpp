@@ -146,21 +146,41 @@ void Presenter::press_overview(const Area& area) {
   show_focus(state_, facts_);
 }
 
-/// Returns the action that the ribbon shows at a point; null if it shows none there.
-const Span* Presenter::span_under(const Area& area, float x, float y) const {
+/// Returns the time of a rank that the ribbon shows at a place; nothing if it shows none there.
+std::optional<int64_t> Presenter::time_under(const Area& area, float x) const {
   const Warp& warp = warps_[area.run][area.index];
   const RankLane& rank = opened_.runs[area.run].ranks[area.index];
   const Range view = view_of(state_, facts_.extent);
   const double part = static_cast<double>((x - area.box.x) / area.box.w);
   const auto position = warp.position_at(view.begin + part * view.length());
-  if (!position) return nullptr;
+  if (!position) return std::nullopt;
   const auto whole = static_cast<int64_t>(*position);
-  const int64_t time_ns = warp.is_by_change() ? rank.lane.time_of(whole) : whole;
-  const bool is_lower = rank.communicates() && y > area.box.y + area.box.h / 2;
-  return ribbon_span(rank.lane, rank.names, time_ns, is_lower);
+  return warp.is_by_change() ? rank.lane.time_of(whole) : whole;
 }
 
-std::string Presenter::span_text(const Area& area, const Span& span) const {
+/// Returns the action that the ribbon shows at a point; null if it shows none there.
+const Span* Presenter::span_under(const Area& area, float x, float y) const {
+  const std::optional<int64_t> time_ns = time_under(area, x);
+  if (!time_ns) return nullptr;
+  const RankLane& rank = opened_.runs[area.run].ranks[area.index];
+  const bool is_lower = rank.communicates() && y > area.box.y + area.box.h / 2;
+  return ribbon_span(rank.lane, rank.names, *time_ns, is_lower);
+}
+
+namespace {
+
+/// Returns the line of the module that allocated last before a moment of an action; empty if none
+/// is known.
+std::string module_line(const Lane& lane, const Span& span, int64_t time_ns) {
+  const int64_t change = lane.last_allocation(std::min(time_ns, span.end_ns));
+  if (change < 0 || lane.time_of(change) < span.begin_ns) return "";
+  const std::string_view module = lane.module_of(change);
+  return module.empty() ? "" : fmt::format("the last allocation here is of {}\n", module);
+}
+
+}  // namespace
+
+std::string Presenter::span_text(const Area& area, float x, const Span& span) const {
   const RankLane& rank = opened_.runs[area.run].ranks[area.index];
   const Lane& lane = rank.lane;
   const Stretch& stretch = lane.arrays().stretches[static_cast<size_t>(span.stretch)];
@@ -172,8 +192,8 @@ std::string Presenter::span_text(const Area& area, const Span& span) const {
                                : "";
   constexpr int kMicroseconds = 6;
   return fmt::format(
-      "{}{}\n{}, {:.3f} ms\nbegins {}\nat most {}, {} at its end\nclick to select it", name.text,
-      asks,
+      "{}{}\n{}{}, {:.3f} ms\nbegins {}\nat most {}, {} at its end\nclick to select it", name.text,
+      asks, module_line(lane, span, time_under(area, x).value_or(span.begin_ns)),
       stretch.number >= 0 ? fmt::format("step {}", stretch.number)
                           : std::string(to_string(stretch.phase)),
       static_cast<double>(span.end_ns - span.begin_ns) / 1e6,
@@ -378,7 +398,7 @@ std::string Presenter::hover_text(float x, float y) {
   if (area->kind == Area::Kind::control) return control_text(input(), *area) + outcome_of(*area);
   if (area->kind == Area::Kind::ribbon) {
     const Span* const span = span_under(*area, x, y);
-    return span == nullptr ? "nothing ran here" : span_text(*area, *span);
+    return span == nullptr ? "nothing ran here" : span_text(*area, x, *span);
   }
   if (area->kind != Area::Kind::lane) return control_text(input(), *area);
   const auto begin = x_at(*area, x);

@@ -272,7 +272,7 @@ namespace {
 
 /// Returns the class of the program's innermost module whose forward made a label; empty if there
 /// is none.
-std::string_view module_of(const Lane& lane, uint32_t label) {
+std::string_view class_of(const Lane& lane, uint32_t label) {
   constexpr std::string_view kForward = ".forward";
   const profiler::Stacks& stacks = lane.info().stacks;
   uint32_t at = stacks.innermost_frame(label);
@@ -287,12 +287,14 @@ std::string_view module_of(const Lane& lane, uint32_t label) {
   return "";
 }
 
-/// Returns what a change allocates or frees: its name, "layers.11.mlp.up.weight", or else the
-/// module that made it; empty if neither is known.
+/// Returns the module that makes an allocation, "layers.11.mlp", or else what a change allocates or
+/// frees, "layers.11.mlp.up.weight", or else the class of the module that made it; empty if none is
+/// known.
 std::string_view subject_of_change(const Lane& lane, int64_t change) {
+  if (const std::string_view module = lane.module_of(change); !module.empty()) return module;
   const uint32_t block = block_of(lane.arrays().words[static_cast<size_t>(change)]);
   const std::string_view name = lane.name(block);
-  return name.empty() ? module_of(lane, lane.arrays().blocks[block].label) : name;
+  return name.empty() ? class_of(lane, lane.arrays().blocks[block].label) : name;
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ constexpr size_t kMostPlaces = size_t{1} << 18;
 /// The nodes that a thread made at one place: those from the last place's end to `end`.
 struct MadeNodes {
   uint64_t end = 0;
-  const std::string* place = nullptr;
+  NodePlace place;
 };
 
 /// The nodes of one thread. Threads that run backward read it while its own thread waits for them.
@@ -38,11 +38,11 @@ class ThreadNodes {
     nodes_.pop_front();
   }
 
-  const std::string* find(uint64_t number) const {
+  NodePlace find(uint64_t number) const {
     const std::lock_guard lock(mutex_);
-    if (number < first_) return nullptr;
+    if (number < first_) return {};
     const auto found = std::ranges::upper_bound(nodes_, number, {}, &MadeNodes::end);
-    return found == nodes_.end() ? nullptr : found->place;
+    return found == nodes_.end() ? NodePlace{} : found->place;
   }
 
  private:
@@ -88,14 +88,14 @@ struct CallInfo : c10::DebugInfoBase {
 
 bool has_new_nodes() { return at::sequence_number::peek() != placed_nodes; }
 
-void place_new_nodes(const std::string* place) {
+void place_new_nodes(const NodePlace& place) {
   thread_local ThreadNodes& nodes =
       AllNodes::all().of_thread(at::RecordFunction::currentThreadId());
   placed_nodes = at::sequence_number::peek();
   nodes.add({.end = placed_nodes, .place = place});
 }
 
-const std::string* place_of(const torch::autograd::Node& node) {
+NodePlace place_of(const torch::autograd::Node& node) {
   return AllNodes::all().of_thread(node.thread_id()).find(node.sequence_nr());
 }
 

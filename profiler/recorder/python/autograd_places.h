@@ -7,19 +7,30 @@
 #include <cstdint>
 #include <string>
 
+#include "profiler/recorder/python/module_names.h"
+
 namespace torch::autograd {
 struct Node;
 }
 
 namespace shardlens::profiler {
 
+/// The place where forward made a node, and the innermost module that was called; null: it is not
+/// known. Both are kept as long as the process.
+struct NodePlace {
+  const std::string* place = nullptr;
+  const ModuleName* module = nullptr;
+
+  bool operator==(const NodePlace&) const = default;
+};
+
 /// True if the calling thread has made nodes of autograd that have no place yet.
 bool has_new_nodes();
-/// Notes where the calling thread is, in a text that is kept: it has made all nodes since its last
-/// call there. The places of the last 262144 calls of a thread are remembered.
-void place_new_nodes(const std::string* place);
-/// Returns the place at which forward made the node; null: it is not known.
-const std::string* place_of(const torch::autograd::Node& node);
+/// Notes where the calling thread is: it has made all nodes since its last call there. The places
+/// of the last 262144 calls of a thread are remembered.
+void place_new_nodes(const NodePlace& place);
+/// Returns the place at which forward made the node.
+NodePlace place_of(const torch::autograd::Node& node);
 
 /// The call of a backward: its innermost function in the program, and its stack's innermost frame.
 struct BackwardCall {

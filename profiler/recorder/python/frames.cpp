@@ -12,7 +12,7 @@ namespace {
 struct PyObject;
 
 /// Functions of Python's stable interface, and those of PyFrame_ and PyCode_ below.
-/// PyFrame_GetLasti came with Python 3.11.
+/// PyFrame_GetLasti came with Python 3.11, PyFrame_GetVarString with 3.12.
 struct Python {
   int (*is_initialized)();
   void* (*thread_state)();
@@ -28,7 +28,10 @@ struct Python {
   void (*clear_error)();
   int (*line_at)(PyObject*, int);
   int (*call_later)(int (*)(void*), void*);
+  PyObject* (*borrow_item)(PyObject*, const char*);
+  void (*clear_items)(PyObject*);
   int (*instruction_of)(PyObject*);
+  PyObject* (*variable)(PyObject*, const char*);
   bool is_complete = true;
 
   Python() {
@@ -46,6 +49,10 @@ struct Python {
     find("PyErr_Clear", clear_error);
     find("PyCode_Addr2Line", line_at);
     find("Py_AddPendingCall", call_later);
+    find("PyDict_GetItemString", borrow_item);
+    find("PyDict_Clear", clear_items);
+    variable = reinterpret_cast<PyObject* (*)(PyObject*, const char*)>(
+        ::dlsym(RTLD_DEFAULT, "PyFrame_GetVarString"));
     instruction_of =
         reinterpret_cast<int (*)(PyObject*)>(::dlsym(RTLD_DEFAULT, "PyFrame_GetLasti"));
   }
@@ -91,6 +98,10 @@ const PythonFunction& function_of(PyObject* code) {
                      .qualified_name = text_attribute(code, "co_qualname"),
                      .code = code});
   if (function->qualified_name.empty()) function->qualified_name = function->name;
+  function->calls_module = function->name == "_wrapped_call_impl" &&
+                           function->file.ends_with("torch/nn/modules/module.py");
+  function->runs_backward = function->name == "_engine_run_backward" &&
+                            function->file.ends_with("torch/autograd/graph.py");
   return *function;
 }
 
@@ -100,17 +111,34 @@ int instruction_of(PyObject* frame) {
   return py.instruction_of != nullptr ? py.instruction_of(frame) : py.line_of(frame);
 }
 
-}  // namespace
-
-void find_python_places(std::vector<PythonPlace>& places) {
-  places.clear();
-  visit_python_places([&places](const PythonPlace& place) {
-    places.push_back(place);
-    return true;
-  });
+/// Returns the address of a variable of a frame; null if it has no such variable. Before
+/// Python 3.12 only a copy of all variables has it, which the frame keeps: it is emptied, so that
+/// no tensor lives longer than without this look.
+const void* variable_of(PyObject* frame, const char* name) {
+  const Python& py = python();
+  if (py.variable != nullptr) {
+    PyObject* const value = py.variable(frame, name);
+    value == nullptr ? py.clear_error() : py.drop(value);
+    return value;
+  }
+  PyObject* const all = py.attribute(frame, "f_locals");
+  if (all == nullptr) {
+    py.clear_error();
+    return nullptr;
+  }
+  const void* const value = py.borrow_item(all, name);
+  py.clear_items(all);
+  py.drop(all);
+  return value;
 }
 
-void visit_python_places(const std::function<bool(const PythonPlace&)>& visit) {
+}  // namespace
+
+const void* PythonFrame::self() const {
+  return variable_of(static_cast<PyObject*>(frame_), "self");
+}
+
+void visit_python_frames(const std::function<bool(const PythonFrame&)>& visit) {
   const Python& py = python();
   // A thread that Python does not know is in none of its functions.
   if (!py.is_complete || py.is_initialized() == 0 || py.thread_state() == nullptr) return;
@@ -118,7 +146,8 @@ void visit_python_places(const std::function<bool(const PythonPlace&)>& visit) {
   PyObject* frame = py.current_frame();  // a borrowed reference; all others are ours
   bool is_ours = false;
   while (frame != nullptr) {
-    const bool goes_on = visit({&function_of(py.code_of(frame)), instruction_of(frame)});
+    const PythonPlace place{&function_of(py.code_of(frame)), instruction_of(frame)};
+    const bool goes_on = visit(PythonFrame(place, frame));
     PyObject* const outer = goes_on ? py.outer_frame(frame) : nullptr;
     if (is_ours) py.drop(frame);
     frame = outer;

@@ -6,7 +6,6 @@
 
 #include <functional>
 #include <string>
-#include <vector>
 
 namespace shardlens::profiler {
 
@@ -16,6 +15,8 @@ struct PythonFunction {
   std::string name;            // "forward"
   std::string qualified_name;  // "Attention.forward"; before Python 3.11 the same as `name`
   void* code = nullptr;        // Python's object
+  bool calls_module = false;   // PyTorch's, with the module as `self`
+  bool runs_backward = false;  // PyTorch's: what is further out has called this backward
 };
 
 /// A function at an instruction. Equal functions are the same object, so two places can be compared
@@ -27,12 +28,24 @@ struct PythonPlace {
   bool operator==(const PythonPlace&) const = default;
 };
 
-/// Replaces `places` by those that this thread is in, the innermost first. Takes Python's lock, so
-/// no thread that holds it may wait for the caller. There are none if there is no Python in the
-/// process, or if it has ended.
-void find_python_places(std::vector<PythonPlace>& places);
-/// Calls `visit` with each of these places, until it returns false. Python's lock is held then.
-void visit_python_places(const std::function<bool(const PythonPlace&)>& visit);
+/// A call of a function that runs.
+class PythonFrame {
+ public:
+  PythonFrame(const PythonPlace& place, void* frame) : place_(place), frame_(frame) {}
+
+  const PythonPlace& place() const { return place_; }
+  /// Returns the address of the object whose method this is; null if that is not known.
+  const void* self() const;
+
+ private:
+  PythonPlace place_;
+  void* frame_;  // Python's object
+};
+
+/// Calls `visit` with each call that this thread is in, the innermost first, until it returns
+/// false. Takes Python's lock, so no thread that holds it may wait for the caller. There are no
+/// calls if there is no Python in the process, or if it has ended.
+void visit_python_frames(const std::function<bool(const PythonFrame&)>& visit);
 
 /// Arranges for Python's main thread to call a function soon, between two instructions, with
 /// Python's lock.

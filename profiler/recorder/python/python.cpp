@@ -23,6 +23,7 @@
 #include "profiler/recorder/python/autograd_places.h"
 #include "profiler/recorder/python/compiled_code.h"
 #include "profiler/recorder/python/frames.h"
+#include "profiler/recorder/python/module_names.h"
 #include "profiler/recorder/python/program_parts.h"
 #include "profiler/recorder/python/thread_stacks.h"
 #include "profiler/recorder/recorder.h"
@@ -97,7 +98,7 @@ std::string bound_text(std::string_view place) {
 /// Returns "train.py:14 forward, backward from train.py:30 main": where forward made the node, or
 /// else its name, and what called backward.
 std::string text_of_node(const torch::autograd::Node& node, const BackwardCall& call) {
-  const std::string* const made = place_of(node);
+  const std::string* const made = place_of(node).place;
   const std::string first = made == nullptr ? node.name() : *made + ", backward";
   return call.place == nullptr ? first : first + " from " + *call.place;
 }
@@ -170,6 +171,34 @@ void follow_forward(Recorder& active, const SeenPlace& seen, StepPart part) {
   if (is_input) end_forward(active);
 }
 
+/// Returns the name of the module that makes the next allocation: the innermost one that is called,
+/// or in backward the one whose forward made the node. Generated code knows the modules in the one
+/// that was compiled. The name is empty if there is none.
+std::string module_of_next(const ModuleName* called, const SeenPlace& seen,
+                           const torch::autograd::Node* node) {
+  const ModuleName* module = called;
+  if (module == nullptr && node != nullptr) module = place_of(*node).module;
+  if (seen.code == nullptr || seen.code->module.empty()) {
+    return module == nullptr ? "" : module->text();
+  }
+  const bool is_inside = module != nullptr && !module->path.empty();
+  return is_inside ? fmt::format("{}.{}", module->path, seen.code->module) : seen.code->module;
+}
+
+/// Returns its number; the same as the thread's last one is found without a look into all strings.
+uint32_t number_of_module(Recorder& active, const std::string& module) {
+  thread_local struct {
+    Recorder* recorder = nullptr;
+    std::string module;
+    uint32_t number = 0;
+  } last;
+  if (module.empty()) return 0;
+  if (last.recorder != &active || last.module != module) {
+    last = {.recorder = &active, .module = module, .number = active.label(module)};
+  }
+  return last.number;
+}
+
 Purpose purpose_of_next(Recorder& active) {
   ThreadStacks& stacks = ThreadStacks::stacks_of(active);
   const uint32_t innermost = stacks.find();
@@ -177,11 +206,13 @@ Purpose purpose_of_next(Recorder& active) {
   const auto node = torch::autograd::get_current_node();
   const StepPart part = part_now(seen, node != nullptr);
   follow_forward(active, seen, part);
-  if (has_new_nodes()) place_new_nodes(seen.place);
+  if (has_new_nodes()) place_new_nodes({.place = seen.place, .module = stacks.module()});
   if (part == StepPart::forward) tell_forward();
+  const std::string module = module_of_next(stacks.module(), seen, node.get());
   Purpose purpose = {.category = category_of_next(seen, part),
                      .label = label_of_next(active, stacks, seen, innermost, node.get()),
-                     .name = name_of_next};
+                     .name = name_of_next,
+                     .module = number_of_module(active, module)};
   if (purpose.name == 0 && seen.code != nullptr && !seen.code->module.empty()) {
     purpose.name = active.label(seen.code->module);
   }
@@ -200,7 +231,8 @@ void place_after_operator() {
   Recorder* const active = Recorder::active();
   if (active == nullptr || !has_new_nodes()) return;
   ThreadStacks& stacks = ThreadStacks::stacks_of(*active);
-  place_new_nodes(stacks.seen_place(stacks.find()).place);
+  const uint32_t innermost = stacks.find();
+  place_new_nodes({.place = stacks.seen_place(innermost).place, .module = stacks.module()});
 }
 
 /// Begins the announced step at its first allocation, so that the code after the last step, which
@@ -418,6 +450,14 @@ void shardlens_record_end_backward() {
 void shardlens_record_await_forward(void (*look)()) {
   on_forward = look;
   forward_is_awaited = look != nullptr;
+}
+
+void shardlens_record_name_module(uint64_t module, const char* path, const char* class_name) {
+  name_module(reinterpret_cast<const void*>(module), {.path = path, .class_name = class_name});
+}
+
+void shardlens_record_forget_module(uint64_t module) {
+  forget_module(reinterpret_cast<const void*>(module));
 }
 
 void shardlens_record_compiled(const char* graph, const char* node, const char* place,

@@ -86,6 +86,10 @@ void shardlens_record_begin_backward();
 void shardlens_record_end_backward();
 /// Calls `look` once, on Python's main thread, soon after the next forward has allocated.
 void shardlens_record_await_forward(void (*look)());
+/// Says where in its model the module at an address is ("layers.11.mlp"; empty: it is the model),
+/// and its class, until it is forgotten. What it allocates, and backward for it, gets that name.
+void shardlens_record_name_module(uint64_t module, const char* path, const char* class_name);
+void shardlens_record_forget_module(uint64_t module);
 /// Says which code of the program a node of a compiled graph stands for: compiled_code.h.
 void shardlens_record_compiled(const char* graph, const char* node, const char* place,
                                const char* module, int32_t is_backward);

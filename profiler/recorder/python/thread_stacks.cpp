@@ -73,7 +73,7 @@ SeenPlace look_at(const std::vector<PythonPlace>& places) {
 /// Looks at the functions that the thread is in only until no more can be learned.
 SeenPlace look_without_stack() {
   SeenPlace seen;
-  visit_python_places([&seen](const PythonPlace& place) { return look_at(place, seen); });
+  visit_python_frames([&seen](const PythonFrame& frame) { return look_at(frame.place(), seen); });
   return seen;
 }
 
@@ -96,9 +96,22 @@ ThreadStacks& ThreadStacks::stacks_of(Recorder& active) {
 }
 
 uint32_t ThreadStacks::find() {
+  module_ = nullptr;
+  is_inside_ = true;
   if (!keeps_stacks) return 0;
-  find_python_places(places_);
+  places_.clear();
+  visit_python_frames([this](const PythonFrame& frame) {
+    places_.push_back(frame.place());
+    if (module_ == nullptr && is_inside_) look_for_module(frame);
+    return true;
+  });
   return frame_of(places_, 0);
+}
+
+void ThreadStacks::look_for_module(const PythonFrame& frame) {
+  const PythonFunction& function = *frame.place().function;
+  is_inside_ = !function.runs_backward;
+  if (function.calls_module) module_ = name_of_module(frame.self());
 }
 
 uint32_t ThreadStacks::frame_of(const std::vector<PythonPlace>& places, uint32_t caller) {

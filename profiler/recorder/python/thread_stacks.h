@@ -8,6 +8,7 @@
 
 #include "profiler/recorder/python/compiled_code.h"
 #include "profiler/recorder/python/frames.h"
+#include "profiler/recorder/python/module_names.h"
 #include "profiler/recorder/recorder.h"
 #include "profiler/recording/python_rules.h"
 
@@ -38,6 +39,9 @@ class ThreadStacks {
   /// Finds the Python functions that the thread is in. Returns the innermost frame, or 0 where no
   /// stacks are kept.
   uint32_t find();
+  /// Returns the innermost module with a name that is called in the functions that find() has
+  /// found, as far as they are in one backward; null if there is none.
+  const ModuleName* module() const { return module_; }
   /// Returns the innermost frame of the functions that find() has found, called by `caller`.
   uint32_t frame_of_places(uint32_t caller) { return frame_of(places_, caller); }
   /// Returns the frame of an operator or a node of autograd, which has only a name.
@@ -63,11 +67,14 @@ class ThreadStacks {
     }
   };
 
+  void look_for_module(const PythonFrame& frame);
   uint32_t frame_of(const std::vector<PythonPlace>& places, uint32_t caller);
   uint32_t new_frame(const PythonPlace& place, uint32_t caller);
 
   Recorder* recorder_ = nullptr;
   std::vector<PythonPlace> places_;  // keeps its memory
+  const ModuleName* module_ = nullptr;
+  bool is_inside_ = true;  // the functions that were found so far: of the same backward
   std::unordered_map<Call, uint32_t, CallHash> frames_;
   std::unordered_map<uint32_t, SeenPlace> seen_;  // by the innermost frame
   SeenPlace unkept_;

@@ -1,5 +1,5 @@
 """Records programs (scripts/explained/named.py) and looks for the names and categories of their blocks,
-and for the parts of their steps (parts.py there).
+for the parts of their steps (parts.py there), and for the module of the peak (modules.py).
 
     named_cases.py quick|long [CASE...]
 
@@ -223,10 +223,37 @@ def check_collectives(folder):
             raise AssertionError(f"{len(inside)} collectives in a backward of 4 blocks: {names}")
 
 
+def check_module_of_peak(folder, kind, seed):
+    """The recording names the module in which PyTorch's own counter was highest."""
+    flags = EIGHT if kind in ("fsdp2", "ddp") else []
+    script = HERE / "scripts" / "explained" / "modules.py"
+    done = OnNullDevice(f"{folder}/{kind}{seed}", PYTHON, script, str(seed), kind, flags=flags)
+    done.expect(0, "as PyTorch counted: equal")
+    own = json.loads(next(line for line in done.text.split("\n") if line.startswith("{")))["module"]
+    peak = report_of(done.out)["at_peak"]
+    if own is None or peak["module"] != own:
+        raise AssertionError(f"{kind}, seed {seed}: the hooks say {own}, the report {peak['module']}")
+    text = shardlens("profile", "report", done.out).stdout
+    if f", {peak['part']} of {own}, after " not in text:
+        raise AssertionError(f"{kind}, seed {seed}: {own} is not in {text}")
+
+
+def check_modules(folder):
+    for kind in ("plain", "fsdp2"):
+        check_module_of_peak(folder, kind, 1)
+
+
+def check_drawn_modules(folder):
+    for seed in range(2, 6):
+        for kind in ("plain", "checkpoint", "inference", "fsdp2", "ddp"):
+            check_module_of_peak(folder, kind, seed)
+
+
 QUICK = [check_deferred, check_autocast, check_assigned, check_kinds_of_torch,
-         check_parts]
+         check_parts, check_modules]
 MORE = [check_reduced_at_once, check_reduced_last, check_mixed_precision, check_without_optimizer,
-        check_inference, check_kinds_of_fsdp2, check_collectives]
+        check_inference, check_kinds_of_fsdp2, check_collectives,
+        check_drawn_modules]
 WITH = {"transformers": [check_kinds_of_transformers], "accelerate": [check_kinds_of_accelerate],
         "lightning": [check_kinds_of_lightning], "filelock": [check_compiled, check_two_walks]}
 

@@ -85,7 +85,7 @@ BlockFacts block_facts(const RankLane& rank, uint32_t index) {
   add("asked", exact_bytes(block.asked_bytes));
   add("given", exact_bytes(block.given_bytes));
   add("born", when_text(lane, block.born));
-  add("born in", block.action >= 0 ? action : "");
+  add("born in", block.action >= 0 ? action : action_text(rank, block.born));
   const bool is_freed = block.died != kNeverFreed;
   add("freed", is_freed ? when_text(lane, block.died) : "not in this recording");
   add("freed in", is_freed ? action_text(rank, block.died) : "");

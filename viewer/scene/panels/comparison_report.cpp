@@ -17,7 +17,7 @@
 #include "profiler/report/judgement_json.h"
 #include "viewer/model/compare.h"
 #include "viewer/paint/theme.h"
-#include "viewer/scene/scene.h"
+#include "viewer/scene/parts.h"
 #include "viewer/state/facts.h"
 
 namespace shardlens::viewer {
@@ -123,16 +123,13 @@ std::string place_of(const Subject& one) {
   const int64_t change = one.peak.max_change;
   if (change == kBeforeAll) return "nothing is allocated in this range";
   const Stretch* const stretch = lane.stretch_of_change(change);
-  const Span* const span = lane.span_at(lane.time_of(change));
   std::string text = fmt::format("rank {}", lane.rank());
   if (stretch != nullptr && stretch->number >= 0) text += fmt::format(", step {}", stretch->number);
   if (stretch != nullptr && stretch->number < 0) {
     text += fmt::format(", {}", to_string(stretch->phase));
   }
-  if (span != nullptr && stretch != nullptr) {
-    text += ", " + one.rank->names.name_of(stretch->phase, span->action).text;
-  }
-  return text;
+  const std::string action = action_text(*one.rank, change);
+  return action.empty() ? text : text + ", " + action;
 }
 
 /// Returns a plan's verdict or, for a measured run, the comparison with its plan; empty without a

@@ -104,6 +104,17 @@ def label(name):
     return _Told.labels[name]
 
 
+def name_module(module, path, class_name):
+    """Says where in its model the module with an id is."""
+    if _Told.recorder is not None:
+        _Told.recorder.name_module(module, path, class_name)
+
+
+def forget_module(module):
+    if _Told.recorder is not None:
+        _Told.recorder.forget_module(module)
+
+
 def tell_block(address, category, number):
     """Reports one block, with the number of its name."""
     if _Told.recorder is not None:

@@ -82,6 +82,12 @@ class Recorder:
 
     name_next = name
 
+    def name_module(self, module, path, class_name):
+        """Does nothing: a history has the frames of modules, but not which module they belong to."""
+
+    def forget_module(self, module):
+        """Does nothing: none has a name."""
+
     def await_forward(self, look):
         """Does nothing: only the recorder in C++ sees a forward."""
 

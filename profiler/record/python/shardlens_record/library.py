@@ -48,6 +48,8 @@ def load():
     library.shardlens_record_all_reduce.argtypes = [ctypes.c_char_p, ctypes.c_int32, ctypes.c_int32,
                                                     ctypes.c_int64, ctypes.c_char_p]
     library.shardlens_record_await_forward.argtypes = [_LOOK]
+    library.shardlens_record_name_module.argtypes = [ctypes.c_uint64] + [ctypes.c_char_p] * 2
+    library.shardlens_record_forget_module.argtypes = [ctypes.c_uint64]
     library.shardlens_record_compiled.argtypes = [ctypes.c_char_p] * 4 + [ctypes.c_int32]
     library.shardlens_record_share_history.argtypes = [ctypes.c_int32, ctypes.c_int64,
                                                        ctypes.c_int32]
@@ -87,6 +89,7 @@ class Recorder:
         self.end_part = library.shardlens_record_end_part
         self.begin_backward = library.shardlens_record_begin_backward
         self.end_backward = library.shardlens_record_end_backward
+        self.forget_module = library.shardlens_record_forget_module
         self.find_workspaces = library.shardlens_record_workspaces
         self.leave_driver = library.shardlens_record_leave_driver
         self.share_history = library.shardlens_record_share_history
@@ -96,6 +99,10 @@ class Recorder:
 
     def name(self, text):
         return self._library.shardlens_record_name(text.encode(errors="replace"))
+
+    def name_module(self, module, path, class_name):
+        texts = [text.encode(errors="replace") for text in (path, class_name)]
+        self._library.shardlens_record_name_module(module, *texts)
 
     def group(self, name, ranks):
         numbers = (ctypes.c_int32 * len(ranks))(*ranks)

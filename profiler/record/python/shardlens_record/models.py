@@ -17,6 +17,8 @@ _WRAPPERS = {"module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped
 _names = {}  # by id of a parameter: a weak reference, and its name
 _gathered = {}  # by id: weak references to what FSDP2 gathers, which modules hold meanwhile
 _roots_found = []  # weak references to the modules that are in no other one
+_optimised = []  # the numbers of parameters of the optimizers so far
+_modules_named = {}  # by id of a module: a weak reference that forgets it, and its name
 
 
 def _modules(torch):
@@ -78,7 +80,36 @@ def look():
         for name, tensor in new:
             _names[id(tensor)] = weakref.ref(tensor), prefix + _plain(name)
             found.append((tensor, PARAMETER_SHARD, prefix + _plain(name)))
+        _name_modules(root, prefix)
     blocks.tell(found)
+
+
+def _class_name(module):
+    """Returns "Llama", also for the class FSDPLlama that FSDP2 derives from Llama."""
+    bases = type(module).__bases__
+    is_sharded = any(base.__name__ == "FSDPModule" for base in bases)
+    return (bases[-1] if is_sharded else type(module)).__name__
+
+
+@guarded("some modules have no name")
+def _name_modules(root, prefix):
+    """Tells the recorder the places of a model's modules. One that ceases to exist is forgotten, since
+    another may get its address."""
+    for name, module in root.named_modules():
+        path = _plain(name)
+        named = prefix + path if path else ""
+        reference, told = _modules_named.get(id(module), (None, None))
+        if reference is not None and reference() is module and told == named:
+            continue
+        forget = functools.partial(_forget_module, id(module))
+        _modules_named[id(module)] = weakref.ref(module, forget), named
+        blocks.name_module(id(module), named, _class_name(module))
+
+
+def _forget_module(number, reference):
+    if _modules_named.get(number, (None,))[0] is reference:
+        del _modules_named[number]
+        blocks.forget_module(number)
 
 
 def name_of(parameter):
@@ -92,7 +123,9 @@ def _parameters(optimizer):
 
 
 def tell_parameters(optimizer):
-    blocks.tell([(one, PARAMETER_SHARD, name_of(one)) for one in _parameters(optimizer)])
+    parameters = _parameters(optimizer)
+    _optimised.append(len(parameters))
+    blocks.tell([(one, PARAMETER_SHARD, name_of(one)) for one in parameters])
 
 
 def _is_sharded(parameter):
@@ -159,14 +192,17 @@ def _outermost_call():
 def look_at_forward(steps_follow):
     """Looks at the forward that runs: at what the outermost module gets, and at that module. The
     arguments live as long as that call, so that reading them keeps nothing alive. All modules are
-    found after the first step; a program that makes none has them found here."""
+    found after the first step; a program that makes none, or calls the parts of its model one by
+    one, has them found here."""
     torch = sys.modules["torch"]
     call = _outermost_call()
     if call is not None:
         given = [call.f_locals.get("args", ()), call.f_locals.get("kwargs", {})]
         blocks.tell([(one, INPUT, "") for one in _tensors_in(given, torch)], only_unknown=True)
-        if steps_follow and not _roots_found:
-            _roots_found.append(weakref.ref(call.f_locals["self"]))
+        module = call.f_locals["self"]
+        is_whole = sum(1 for _ in module.parameters()) >= max(_optimised, default=0)
+        if steps_follow and not _roots_found and is_whole:
+            _roots_found.append(weakref.ref(module))
     look() if _roots_found else find()
 
 
