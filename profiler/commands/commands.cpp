@@ -300,10 +300,12 @@ constexpr std::array kCommands = {
             "show what is alive at a moment, as a tree; --folded is for flame graph tools", alive},
     Command{"work", "RUN|FILE [--rank R] [--json]",
             "show what the program asked of its GPU, of a recording made with record --time", work},
-    Command{"export",
-            "RUN|FILE --format memory-viz|memory-viz-json|perfetto|csv|html [--rank R] --out PATH",
-            "write it for PyTorch's memory viewer, Perfetto, a spreadsheet or a browser",
-            export_recording},
+    Command{
+        "export",
+        "RUN|FILE --format memory-viz|memory-viz-json|perfetto|csv|html [--rank R] --out PATH\n"
+        "  export RUN|FILE --tensorboard DIR [--rank R]",
+        "write it for PyTorch's memory viewer, Perfetto, a spreadsheet, a browser or TensorBoard",
+        export_recording},
     Command{
         "import", "SNAPSHOT.pickle [--device N] --out FILE.slp",
         "turn a PyTorch memory snapshot into a recording; --device chooses the GPU of a snapshot "

@@ -21,6 +21,8 @@
 #include "profiler/exchange/export_perfetto.h"
 #include "profiler/exchange/export_table.h"
 #include "profiler/exchange/import_memory_viz.h"
+#include "profiler/exchange/tensorboard/export_tensorboard.h"
+#include "profiler/exchange/tensorboard/step_memory.h"
 #include "profiler/exchange/timeline.h"
 #include "profiler/exchange/write_recording.h"
 #include "profiler/file/reader.h"
@@ -40,6 +42,7 @@ struct ExportOptions {
   std::string source;
   std::string format;
   std::string out;
+  std::string tensorboard;  // a folder
   std::optional<int32_t> rank;
   std::optional<size_t> points;
   Exporters exporters;
@@ -153,6 +156,30 @@ std::string export_html(const ExportOptions& options, const Paths&) {
   });
 }
 
+/// Writes a rank's steps into its folder, which TensorBoard shows as a run.
+std::string export_rank_to_tensorboard(const ExportOptions& options, const std::string& path) {
+  const EventSource source = events_in(path);
+  const std::vector<StepMemory> steps = step_memory(source);
+  if (steps.empty()) {
+    throw std::invalid_argument(
+        fmt::format("{}: rank {} has no training steps, of which TensorBoard would show the peaks",
+                    options.source, source.header.rank));
+  }
+  const fs::path folder = fs::path(options.tensorboard) / fmt::format("rank{}", source.header.rank);
+  fs::create_directories(folder);
+  return publish_stream((folder / tensorboard_file(source.header)).string(),
+                        [&](auto& out) { export_tensorboard(source.header, steps, out); });
+}
+
+std::string export_to_tensorboard(const ExportOptions& options, const Paths& paths) {
+  if (options.points) {
+    throw std::invalid_argument("--points: TensorBoard gets every step; remove it");
+  }
+  std::string text;
+  for (const std::string& path : paths) text += export_rank_to_tensorboard(options, path);
+  return text;
+}
+
 struct Format {
   const char* name;
   std::string (*write)(const ExportOptions& options, const Paths& paths);
@@ -210,11 +237,21 @@ std::string export_command(const std::vector<std::string>& arguments, const Expo
   ExportOptions options;
   options.exporters = exporters;
   app.add_option("SOURCE", options.source)->required();
-  app.add_option("--format", options.format)->required();
+  CLI::Option* const format_flag = app.add_option("--format", options.format);
+  CLI::Option* const out_flag = app.add_option("--out", options.out)->needs(format_flag);
+  format_flag->needs(out_flag);
+  app.add_option("--tensorboard", options.tensorboard)->excludes(format_flag);
   app.add_option("--rank", options.rank);
   app.add_option("--points", options.points)->check(CLI::Range(2, 100'000'000));
-  app.add_option("--out", options.out)->required();
   parse_flags(app, arguments);
+  if (options.format.empty() && options.tensorboard.empty()) {
+    throw std::invalid_argument(
+        "an export needs --format with --out, or --tensorboard; see --help");
+  }
+  if (!options.tensorboard.empty()) {
+    const Paths paths = sources_of(options);
+    return export_to_tensorboard(options, paths) + judgements_of(paths);
+  }
   const Format& format = format_of(options.format);
   const Paths paths = sources_of(options);
   return format.write(options, paths) + judgements_of(paths);

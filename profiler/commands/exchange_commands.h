@@ -23,10 +23,11 @@ struct Exporters {
 };
 
 /// Exports recordings; the arguments are RUN|FILE --format
-/// memory-viz|memory-viz-json|perfetto|csv|html [--rank R] [--points N] --out PATH.
+/// memory-viz|memory-viz-json|perfetto|csv|html [--rank R] [--points N] --out PATH, or
+/// RUN|FILE --tensorboard DIR [--rank R].
 ///
-/// The format csv writes PATH and, beside it, NAME.largest.csv for a PATH of NAME.csv. Files are
-/// written under another name and then renamed.
+/// TensorBoard gets a file in a folder of each rank. The format csv writes PATH and, beside it,
+/// NAME.largest.csv for a PATH of NAME.csv. Files are written under another name and then renamed.
 /// Returns the text to print, a line for each file. Throws std::invalid_argument for wrong usage,
 /// std::runtime_error if a file cannot be read or written.
 std::string export_command(const std::vector<std::string>& arguments, const Exporters& exporters);

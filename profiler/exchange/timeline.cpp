@@ -216,6 +216,27 @@ Overview overview_of(const EventSource& source, Space space) {
   return overview;
 }
 
+/// The state of memory, from event to event.
+class MemoryNow {
+ public:
+  explicit MemoryNow(const std::vector<Category>& categories) : categories_(categories) {}
+
+  void enter(const Event& event) { point_.place.take(event); }
+
+  void take(const LiveBlocks::Change& change, int64_t time_ns) {
+    const int64_t bytes = change.begins ? change.block.given_bytes : -change.block.given_bytes;
+    point_.time_ns = time_ns;
+    point_.bytes[static_cast<size_t>(categories_[change.block.life])] += bytes;
+    point_.total_bytes += bytes;
+  }
+
+  const TimelinePoint& point() const { return point_; }
+
+ private:
+  const std::vector<Category>& categories_;  // by life
+  TimelinePoint point_;
+};
+
 class TimelineBuilder {
  public:
   TimelineBuilder(const EventSource& source, size_t most_points)
@@ -223,7 +244,8 @@ class TimelineBuilder {
         space_(main_space_of(source)),
         overview_(overview_of(source, space_)),
         live_(space_),
-        sampler_(overview_.changes, most_points, overview_.end_ns) {}
+        sampler_(overview_.changes, most_points, overview_.end_ns),
+        now_(overview_.categories) {}
 
   MemoryTimeline build() {
     for_each_usable(source_, [this](const Event& event) { take(event); });
@@ -237,20 +259,17 @@ class TimelineBuilder {
 
  private:
   void take(const Event& event) {
-    now_.place.take(event);
+    now_.enter(event);
     for (const LiveBlocks::Change& change : live_.take(event)) take_change(change, event.time_ns);
   }
 
   void take_change(const LiveBlocks::Change& change, int64_t time_ns) {
-    const int64_t bytes = change.begins ? change.block.given_bytes : -change.block.given_bytes;
-    now_.time_ns = time_ns;
-    now_.bytes[static_cast<size_t>(overview_.categories[change.block.life])] += bytes;
-    now_.total_bytes += bytes;
-    if (changes_++ == overview_.peak_change && now_.total_bytes > 0) {
-      timeline_.peak = now_;
+    now_.take(change, time_ns);
+    if (changes_++ == overview_.peak_change && now_.point().total_bytes > 0) {
+      timeline_.peak = now_.point();
       largest_ = live_.largest_blocks(kLargestTensors);
     }
-    sampler_.take(now_);
+    sampler_.take(now_.point());
   }
 
   /// Returns the largest tensors. Their labels and places are in the events of their allocations,
@@ -283,10 +302,23 @@ class TimelineBuilder {
   std::vector<LiveBlocks::Block> largest_;
   size_t changes_ = 0;
   MemoryTimeline timeline_;
-  TimelinePoint now_;
+  MemoryNow now_;
 };
 
 }  // namespace
+
+void follow_timeline(const EventSource& source,
+                     const std::function<void(const Event&, const TimelinePoint&)>& visit) {
+  const Space space = main_space_of(source);
+  const Overview overview = overview_of(source, space);
+  LiveBlocks live(space);
+  MemoryNow now(overview.categories);
+  for_each_usable(source, [&](const Event& event) {
+    now.enter(event);
+    for (const LiveBlocks::Change& change : live.take(event)) now.take(change, event.time_ns);
+    visit(event, now.point());
+  });
+}
 
 bool MemoryTimeline::uses(Category category) const {
   return std::ranges::any_of(points, [&](const TimelinePoint& point) {

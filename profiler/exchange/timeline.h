@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,11 @@ struct MemoryTimeline {
 /// Returns the space that a recording is mainly about: the device if it has any event there, else
 /// the host.
 Space main_space_of(const EventSource& source);
+
+/// Calls `visit` after each usable event with the event and the state then, whose time is that of
+/// the last change. Goes through the events three times. Throws as timeline_of does.
+void follow_timeline(const EventSource& source,
+                     const std::function<void(const Event&, const TimelinePoint&)>& visit);
 
 /// Returns the timeline in at most `most_points` points. Bytes of the device are those that the
 /// caching allocator gave, as in the report; if no device was recorded, they are the bytes asked
