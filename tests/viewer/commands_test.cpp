@@ -41,8 +41,8 @@ Facts some_facts() {
       .keys = {"a", "b", "c"},
       .order = {2, 0, 1},
       .bases = {0, 0, 0},
-      .lane_columns = 1,
       .lane_lines = 2,
+      .tabs = {FrontPanel::lanes, FrontPanel::table},
       .most_ranks = 4,
       .column_x = 0.005};
 }
@@ -222,6 +222,7 @@ const std::map<std::string_view, Effect> kEffects = {
     {"panel.plans", {.wanted = [](auto& s) { s.panels.plans = false; }}},
     {"panel.why", {.wanted = [](auto& s) { s.panels.why = true; }}},
     {"panel.treemap", {.wanted = [](auto& s) { s.panels.treemap = true; }}},
+    {"panel.front", {.wanted = [](auto& s) { s.front = FrontPanel::table; }}},
     {"theme.next", {.wanted = [](auto& s) { s.theme = Theme::dark; }}},
     {"hatches", {.wanted = [](auto& s) { s.panels.hatches = true; }}},
     {"scale.up", {.wanted = [](auto& s) { s.zoom = 1.25; }}},
@@ -547,8 +548,8 @@ TEST_CASE(
     const bool switches = once != before && state_after(command.id, once) == before;
     const auto marked = is_on(command.id, once);
     // These switch between two settings, neither of which is off.
-    const std::set<std::string_view> pairs = {"at.next",   "tree.form",  "tree.from",
-                                              "lane.fold", "focus.next", "pick.next"};
+    const std::set<std::string_view> pairs = {"at.next",    "tree.form", "tree.from",  "lane.fold",
+                                              "focus.next", "pick.next", "panel.front"};
     if (switches && !pairs.contains(command.id)) REQUIRE(marked);
     if (!marked) continue;
     if (switches) CHECK(is_on(command.id, before) != marked);

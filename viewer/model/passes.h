@@ -28,7 +28,7 @@ enum class PassPart : uint8_t {
 constexpr int kPassParts = 10;
 constexpr auto choice_words(PassPart) {
   return words("input", "gather", "forward", "loss", "backward", "reduce", "optimizer",
-               "communication", "saving", "other");
+               "communication", "checkpoint", "other");
 }
 static_assert(kWords<PassPart>.size() == kPassParts);
 

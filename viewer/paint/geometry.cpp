@@ -29,10 +29,10 @@ constexpr float kDetailsHead = 60;     // with the panel's edges
 constexpr float kDetailsRow = 16;
 constexpr float kLeastDetails = 150;  // below it the details take the whole column
 constexpr float kLeastSplit = 600;    // of a window that has room for the column beside lanes
-constexpr float kTreePart = 0.5F;     // of the height beside that column, at most
+constexpr float kTreePart = 0.44F;    // of the height beside that column
 constexpr float kLeastTree = 120;
-constexpr float kTreeHead = 64;  // with the panel's edges
-constexpr float kTreeRow = 19;
+constexpr float kTabs = 22;
+constexpr float kShort = 340;  // a window below it has no minimap
 constexpr float kBars = 22;
 constexpr float kRibbon = 26;
 constexpr float kXAxis = 34;
@@ -51,7 +51,17 @@ constexpr float kLeastPlot = 60;      // that bars and ribbon leave to the plot
 
 bool is_in_rows(const ViewState& state) { return state.layout == LaneLayout::rows; }
 
-/// Places the parts of a card. The title is beside the plot in rows, above it in columns.
+/// Takes the title's place: beside the plot in rows, above it in columns. In a card that is too low
+/// for that it is beside the plot, too, or only as high as its first line.
+Box take_title(Box& inside, const ViewState& state, float scale) {
+  const auto px = [scale](float points) { return points * scale; };
+  const bool is_low = inside.h < px(kCardTitle + kXAxis + kLeastPlot);
+  const bool is_wide = inside.w >= px(kRowTitle + kYAxis + kLeastPlot * 2);
+  if (is_in_rows(state) || (is_low && is_wide)) return inside.take_left(px(kRowTitle));
+  return inside.take_top(is_low ? px(kFigureTitle) : px(kCardTitle));
+}
+
+/// Places the parts of a card.
 CardGeometry card_of(Box box, const ViewState& state, const GeometryInput& input) {
   const auto scale = static_cast<float>(input.scale);
   const bool has_ribbon = state.panels.ribbon && input.has_actions;
@@ -69,8 +79,7 @@ CardGeometry card_of(Box box, const ViewState& state, const GeometryInput& input
     inside = box;
     if (input.lanes > 1) card.title = inside.take_top(px(kFigureTitle));
   } else {
-    card.title =
-        is_in_rows(state) ? inside.take_left(px(kRowTitle)) : inside.take_top(px(kCardTitle));
+    card.title = take_title(inside, state, scale);
   }
   inside.take_right(px(6));
   Box axis = inside.take_left(px(kYAxis));
@@ -201,33 +210,20 @@ Geometry figure_of(const GeometryInput& input, const ViewState& state, Box rest)
 
 }  // namespace
 
-Geometry geometry_of(const GeometryInput& input, const ViewState& state) {
-  const auto scale = static_cast<float>(input.scale);
-  const auto px = [scale](float points) { return points * scale; };
-  Geometry geometry;
-  Box rest{0, static_cast<float>(input.top), static_cast<float>(input.width),
-           static_cast<float>(input.height - input.top)};
-  rest = rest.inset(px(kMargin));
-  if (input.is_figure) return figure_of(input, state, rest);
-  geometry.header = rest.take_top(px(kHeader));
-  geometry.legend = rest.take_top(px(kLegend) * static_cast<float>(input.legend_lines));
-  geometry.legend_lines = input.legend_lines;
-  if (input.messages > 0) {
-    geometry.messages = rest.take_top(px(kMessage) * static_cast<float>(input.messages));
-  }
-  rest.take_top(px(kGap));
-  if (state.panels.minimap) {
-    geometry.minimap = rest.take_top(px(kMinimap));
-    rest.take_top(px(kGap));
-  }
+namespace {
+
+/// Places the lanes, and the panels around them that have room.
+void place_around_lanes(Geometry& geometry, Box rest, const GeometryInput& input,
+                        const ViewState& state) {
+  const auto px = [&](float points) { return points * static_cast<float>(input.scale); };
   place_column(geometry, rest, input, state);
   if (state.overview.is_open && input.runs > 0) {
     geometry.overview = rest;
-    return geometry;
+    return;
   }
+  // The height does not depend on what the tree holds, so that the plots stay where they are.
   if (state.tree.is_open && input.runs > 0 && rest.h * kTreePart >= px(kLeastTree)) {
-    const float wanted = px(kTreeHead) + px(kTreeRow) * static_cast<float>(input.tree_rows + 1);
-    geometry.tree = rest.take_bottom(std::clamp(wanted, px(kLeastTree), rest.h * kTreePart));
+    geometry.tree = rest.take_bottom(rest.h * kTreePart);
     rest.take_bottom(px(kGap));
   } else if (state.panels.table && input.runs > 0) {
     const float wanted = px(kTableRow) * static_cast<float>(input.table_rows + 1) + px(2 * kGap);
@@ -239,6 +235,86 @@ Geometry geometry_of(const GeometryInput& input, const ViewState& state) {
   }
   place_folded(geometry, rest, input);
   place_cards(geometry, rest, input, state);
+}
+
+/// Returns the panels that are switched on, but have no room around the lanes.
+std::vector<FrontPanel> panels_without_room(const Geometry& geometry, const GeometryInput& input,
+                                            const ViewState& state) {
+  std::vector<FrontPanel> hidden;
+  if (input.runs == 0) return hidden;
+  const bool has_below = !state.overview.is_open;
+  const bool wants_table = has_below && state.panels.table && !state.tree.is_open;
+  if (wants_table && geometry.table.h <= 0) hidden.push_back(FrontPanel::table);
+  if (state.panels.alive && geometry.alive.w <= 0) hidden.push_back(FrontPanel::alive);
+  if (state.pick && geometry.details.w <= 0) hidden.push_back(FrontPanel::selection);
+  if (has_below && state.tree.is_open && geometry.tree.h <= 0) hidden.push_back(FrontPanel::tree);
+  if (state.what_if && geometry.what_if.w <= 0) hidden.push_back(FrontPanel::what_if);
+  return hidden;
+}
+
+Box& box_of(Geometry& geometry, FrontPanel panel) {
+  switch (panel) {
+    case FrontPanel::table:
+      return geometry.table;
+    case FrontPanel::alive:
+      return geometry.alive;
+    case FrontPanel::selection:
+      return geometry.details;
+    case FrontPanel::tree:
+      return geometry.tree;
+    case FrontPanel::what_if:
+    case FrontPanel::lanes:
+      break;
+  }
+  return geometry.what_if;
+}
+
+/// Places all parts below the minimap. Panels without room get tabs, by which each can be shown in
+/// the place of the lanes.
+void place_below(Geometry& geometry, Box rest, const GeometryInput& input, const ViewState& state) {
+  const auto px = [&](float points) { return points * static_cast<float>(input.scale); };
+  const Geometry above = geometry;
+  place_around_lanes(geometry, rest, input, state);
+  if (panels_without_room(geometry, input, state).empty()) return;
+  geometry = above;
+  geometry.tab_line = rest.take_bottom(px(kTabs));
+  rest.take_bottom(px(kGap / 2));
+  place_around_lanes(geometry, rest, input, state);
+  geometry.tabs = panels_without_room(geometry, input, state);
+  geometry.tabs.insert(geometry.tabs.begin(), FrontPanel::lanes);
+  const bool is_there = std::ranges::find(geometry.tabs, state.front) != geometry.tabs.end();
+  if (!is_there || state.front == FrontPanel::lanes) return;
+  Geometry front = above;
+  front.tab_line = geometry.tab_line;
+  front.tabs = geometry.tabs;
+  front.front = state.front;
+  box_of(front, state.front) = rest;
+  geometry = front;
+}
+
+}  // namespace
+
+Geometry geometry_of(const GeometryInput& input, const ViewState& state) {
+  const auto scale = static_cast<float>(input.scale);
+  const auto px = [scale](float points) { return points * scale; };
+  Geometry geometry;
+  Box rest{0, static_cast<float>(input.top), static_cast<float>(input.width),
+           static_cast<float>(input.height - input.top)};
+  const bool is_short = rest.h < px(kShort);
+  rest = rest.inset(is_short ? px(kMargin / 2) : px(kMargin));
+  if (input.is_figure) return figure_of(input, state, rest);
+  geometry.header = rest.take_top(px(kHeader));
+  geometry.legend = rest.take_top(px(kLegend) * static_cast<float>(input.legend_lines));
+  geometry.legend_lines = input.legend_lines;
+  if (input.messages > 0) {
+    geometry.messages = rest.take_top(px(kMessage) * static_cast<float>(input.messages));
+  }
+  rest.take_top(is_short ? px(kGap / 2) : px(kGap));
+  if (state.panels.minimap && !is_short) {
+    geometry.minimap = rest.take_top(px(kMinimap));
+    rest.take_top(px(kGap));
+  }
+  place_below(geometry, rest, input, state);
   return geometry;
 }
 

@@ -32,6 +32,9 @@ struct Geometry {
   Box tree;     // in the table's place; no height if not shown
   Box table;
   Box overview;  // in place of the lanes, the tree and the table; no height if not shown
+  std::vector<FrontPanel> tabs;  // the lanes, and panels that are shown in their place; or none
+  Box tab_line;
+  FrontPanel front = FrontPanel::lanes;
   std::vector<CardGeometry> cards;  // of the lanes that fit, from `first_lane` on
   size_t first_lane = 0;
   size_t lane_columns = 1;  // cards per line
@@ -50,7 +53,6 @@ struct GeometryInput {
   size_t lanes = 0;   // with a card
   size_t folded = 0;  // with a line
   size_t table_rows = 0;
-  size_t tree_rows = 0;     // below the tree's head
   size_t details_rows = 0;  // of what is selected
   size_t messages = 0;
   size_t legend_lines = 1;

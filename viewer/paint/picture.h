@@ -135,6 +135,7 @@ struct Area {
     overview,       // the whole list of runs and ranks
     overview_row,   // index: the rank
     overview_sort,  // a column head
+    tab,            // index: the FrontPanel that it shows
   };
   Box box;
   Kind kind{};

@@ -105,6 +105,8 @@ std::string control_text(const SceneInput& input, const Area& area) {
     }
     case Area::Kind::tree_choice:
       return text_of_choice(area);
+    case Area::Kind::tab:
+      return titled("panel.front");
     case Area::Kind::tree_sort:
       return titled("tree.sort");
     default:

@@ -121,6 +121,7 @@ void draw_title(Scene& scene, const ShownRun& one, Box box) {
     paint.fill({bar.x, bar.y + paint.px(3), paint.px(4), bar.h - paint.px(6)}, paint.colors.accent);
   }
   paint.text(name, one.run->name, paint.colors.text, Style::strong);
+  if (box.h < paint.px(16)) return;
   paint.text(box.take_top(paint.px(16)),
              is_sound ? one.run->strategy : profiler::judgement_text(judgement),
              is_sound ? paint.colors.muted : paint.colors.warning, Style::small);

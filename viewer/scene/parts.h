@@ -153,6 +153,8 @@ void draw_ribbon(Scene& scene, const ShownRun& one, const CardGeometry& card);
 const Span* ribbon_span(const Lane& lane, const ActionNames& names, int64_t time_ns,
                         bool is_lower_row);
 void draw_bars(Scene& scene, const ShownRun& one, const CardGeometry& card);
+/// Draws the tabs of the panels that have no room around the lanes.
+void draw_tabs(Scene& scene);
 void draw_header(Scene& scene);
 /// Returns how many lines the legend needs in its width, three at most.
 size_t legend_lines(Scene& scene);

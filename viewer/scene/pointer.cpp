@@ -59,6 +59,14 @@ double Presenter::x_of_event(const Area& event) const {
                      static_cast<int64_t>(event.index));
 }
 
+/// Returns the change in the first line of the list of events: a press leaves the list as it is.
+std::optional<int64_t> Presenter::first_event() const {
+  const auto first = std::ranges::find(picture_.areas, Area::Kind::event_row,
+                                       [](const Area& a) { return a.kind; });
+  if (first == picture_.areas.end()) return std::nullopt;
+  return static_cast<int64_t>(first->index);
+}
+
 void Presenter::press(float x, float y) {
   const Area* const area = area_under(x, y);
   if (area == nullptr) return;
@@ -104,14 +112,12 @@ void Presenter::press(float x, float y) {
     case Area::Kind::overview_sort:
       return press_overview(*area);
     case Area::Kind::event_row:
-      next.cursor = x_of_event(*area);
-      next.at = TableMoment::cursor;
-      break;
     case Area::Kind::ribbon:
-      select_span(*area, x, y, next);
-      break;
     case Area::Kind::failure:
-      select_failure(*area, next);
+      go_to_moment(*area, x, y, next);
+      break;
+    case Area::Kind::tab:
+      next.front = static_cast<FrontPanel>(area->index);
       break;
     case Area::Kind::category:
     case Area::Kind::alive_row:
@@ -128,6 +134,15 @@ void Presenter::press(float x, float y) {
   if (area->kind != Area::Kind::minimap) return;
   pressed_x_ = x_at(*area, x).value_or(0);
   drag(x);
+}
+
+/// Goes to the moment of an event, of an action or of a request that failed.
+void Presenter::go_to_moment(const Area& area, float x, float y, ViewState& next) const {
+  if (area.kind == Area::Kind::ribbon) return select_span(area, x, y, next);
+  if (area.kind == Area::Kind::failure) return select_failure(area, next);
+  next.cursor = x_of_event(area);
+  next.at = TableMoment::cursor;
+  next.events_first = first_event();
 }
 
 /// Opens the lane of a line, or sorts by a column.

@@ -248,6 +248,10 @@ void Presenter::count_alive() {
   facts_.lane_columns = geometry.lane_columns;
   facts_.lane_lines = geometry.lane_lines;
   facts_.all_lane_lines = geometry.all_lines;
+  facts_.tabs.clear();
+  for (const Area& area : picture_.areas) {
+    if (area.kind == Area::Kind::tab) facts_.tabs.push_back(static_cast<FrontPanel>(area.index));
+  }
   facts_.overview_rows = overview_lines(input());
   facts_.overview_lines = static_cast<size_t>(
       std::ranges::count(picture_.areas, Area::Kind::overview_row, &Area::kind));

@@ -117,9 +117,11 @@ class Presenter {
   void count_tree();
   double x_of_event(const Area& event) const;
   void turn_stack(int64_t calls);
+  std::optional<int64_t> first_event() const;
   std::optional<int64_t> time_under(const Area& area, float x) const;
   const Span* span_under(const Area& area, float x, float y) const;
   std::string span_text(const Area& area, float x, const Span& span) const;
+  void go_to_moment(const Area& area, float x, float y, ViewState& next) const;
   void select_span(const Area& area, float x, float y, ViewState& next) const;
   void select_failure(const Area& area, ViewState& next) const;
   void begin_motion();

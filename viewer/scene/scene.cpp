@@ -124,7 +124,6 @@ Geometry place_parts(const SceneInput& input, size_t rows, size_t legend_lines) 
                             .lanes = lists.cards.size(),
                             .folded = lists.folded.size(),
                             .table_rows = rows,
-                            .tree_rows = input.facts.tree_rows,
                             .details_rows = input.facts.details_rows,
                             .messages = std::min<size_t>(3, input.messages.size()),
                             .legend_lines = legend_lines,
@@ -383,6 +382,7 @@ Picture make_picture(const SceneInput& input, const Fonts& fonts, ImageCache& ca
   draw_overview(scene);
   draw_folded_lanes(scene);
   draw_lane_bar(scene);
+  draw_tabs(scene);
   draw_table(scene);
   draw_tree(scene);
   draw_what_if(scene);

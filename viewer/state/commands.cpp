@@ -126,6 +126,13 @@ void set_threshold(ViewState& state, int64_t step) {
   state.tree.threshold = static_cast<size_t>(std::clamp<int64_t>(now + step, 0, most));
 }
 
+void next_front(ViewState& state, const Facts& facts) {
+  if (facts.tabs.empty()) return;
+  const auto now = std::ranges::find(facts.tabs, state.front);
+  const bool is_last = now == facts.tabs.end() || now + 1 == facts.tabs.end();
+  state.front = is_last ? FrontPanel::lanes : *(now + 1);
+}
+
 /// Opens the panel with the focused run, or closes it.
 void toggle_what_if(ViewState& state, const Facts& facts) {
   if (state.what_if) {
@@ -397,6 +404,8 @@ constexpr std::array kCommands = {
               s.panels.why = !s.panels.why;
               if (s.panels.why) s.panels.alive = true;
             }},
+    Command{"panel.front", "Ctrl+J", "Panels", "Next panel, where not all fit beside the lanes",
+            next_front},
     Command{"at.next", "C", "Panels", "Tables at the peak or at the cursor",
             [](S s, F) { cycle(s.at, 2); }},
     Command{"group.next", "G", "Panels", "Group by category, name, age or not",

@@ -45,6 +45,7 @@ struct Facts {
   size_t all_lane_lines = 1;                      // of all lanes
   size_t overview_rows = 0;                       // of the list in their place,
   size_t overview_lines = 1;                      // and how many of these were drawn
+  std::vector<FrontPanel> tabs{};                 // of panels in the lanes' place, or none
   size_t most_ranks = 1;
   double column_x = 0.001;  // one pixel's width
 

@@ -290,6 +290,7 @@ Json json_of(const ViewState& state, const std::string& folder) {
           {"places_first", state.places_first},
           {"table_first", state.table_first},
           {"zoom", state.zoom},
+          {"front", to_string(state.front)},
           {"search", state.search},
           {"notes", notes},
           {"pick", pick_json(state.pick)},
@@ -328,6 +329,7 @@ ViewState state_of(const Json& json, const std::string& folder) {
   state.places_first = whole_or(json, "places_first", usual.places_first);
   state.table_first = whole_or(json, "table_first", usual.table_first);
   state.zoom = std::clamp(json.value("zoom", usual.zoom), 0.25, 8.0);
+  state.front = value_of(json, "front", usual.front);
   state.search = json.value("search", usual.search);
   state.pick = pick_of(json);
   if (json.contains("tree")) state.tree = tree_of(json.at("tree"));

@@ -161,6 +161,12 @@ struct Panels {
   bool operator==(const Panels&) const = default;
 };
 
+/// The panel in front in a window that has no room for all of them beside the lanes.
+enum class FrontPanel : uint8_t { lanes, table, alive, selection, tree, what_if };
+constexpr auto choice_words(FrontPanel) {
+  return words("lanes", "table", "alive", "selection", "tree", "what if");
+}
+
 struct ViewState {
   std::vector<std::string> files;  // as they were opened
   std::optional<int> device{};     // of snapshots of several
@@ -174,6 +180,7 @@ struct ViewState {
   ShownMemory memory = ShownMemory::tensors;
   Grouping grouping = Grouping::category;
   Panels panels;
+  FrontPanel front = FrontPanel::lanes;
   Lanes lanes{};
   Overview overview{};
   size_t baseline = 0;                      // index of a run
@@ -184,11 +191,12 @@ struct ViewState {
   Range heights{0, 1};                      // the part of the y axes that is shown
   std::optional<double> cursor;
   std::optional<Range> selection;
-  uint32_t hidden_categories = 0;  // one bit each
-  size_t alive_first = 0;          // first shown row of the live allocations
-  size_t places_first = 0;         // of their places, or of those that changed
-  size_t table_first = 0;          // of the table, below the sum
-  double zoom = 1;                 // of the whole interface
+  uint32_t hidden_categories = 0;         // one bit each
+  size_t alive_first = 0;                 // first shown row of the live allocations
+  std::optional<int64_t> events_first{};  // first shown change, as long as the moment is in view
+  size_t places_first = 0;                // of their places, or of those that changed
+  size_t table_first = 0;                 // of the table, below the sum
+  double zoom = 1;                        // of the whole interface
   std::string search;
   std::vector<Note> notes;
   std::optional<Pick> pick{};

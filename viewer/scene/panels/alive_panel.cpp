@@ -75,7 +75,9 @@ void draw_rows(Scene& scene, const ShownRun& one, Box& box, float reserve) {
   size_t left_out = 0;
   const size_t first = std::min(scene.state().alive_first, rows.empty() ? 0 : rows.size() - 1);
   for (size_t i = first; i < rows.size(); ++i) {
-    if (box.h - reserve < paint.px(kAliveRow + 18)) {
+    const bool has_room = box.h - reserve >= paint.px(kAliveRow + 18);
+    const bool is_only = i == first && box.h >= paint.px(kAliveRow);
+    if (!has_room && !is_only) {
       rest += rows[i].bytes;
       ++left_out;
       continue;
@@ -265,8 +267,17 @@ void draw_failure(Scene& scene, const ShownRun& one, const FailedRequest& failur
                              Style::small);
 }
 
-/// Draws the allocations and frees around the shown moment, which is in the middle: earlier ones
-/// above it, later ones below. Failed requests are listed at the moment when they were made.
+/// Returns the first of `room` changes around the shown moment: the moment is in the middle, or
+/// where it was pressed.
+int64_t first_event_of(const Scene& scene, const ShownRun& one, int64_t room, int64_t last_first) {
+  const std::optional<int64_t> pressed = scene.state().events_first;
+  const bool is_in_view = pressed && *pressed <= one.change && one.change < *pressed + room;
+  const int64_t first = is_in_view ? *pressed : one.change - room / 2;
+  return std::clamp<int64_t>(first, 0, last_first);
+}
+
+/// Draws the allocations and frees around the shown moment: earlier ones above it, later ones
+/// below. Failed requests are listed at the moment when they were made.
 void draw_events(Scene& scene, const ShownRun& one, Box box) {
   const float height = scene.paint.px(kPlaceLine);
   const auto room = static_cast<int64_t>(box.h / height);
@@ -277,7 +288,7 @@ void draw_events(Scene& scene, const ShownRun& one, Box box) {
   };
   const int64_t at_end = failures.end() - first_failure(changes - room);
   const int64_t last_first = std::max<int64_t>(0, changes + at_end - room);
-  const int64_t first = std::clamp<int64_t>(one.change - room / 2, 0, last_first);
+  const int64_t first = first_event_of(scene, one, room, last_first);
   auto failure = first_failure(first);
   for (int64_t change = first; box.h >= height; ++change) {
     for (; failure != failures.end() && failure->change <= change; ++failure) {

@@ -144,8 +144,13 @@ void draw_legend_entry(Scene& scene, Category category, Box entry) {
   paint.line(text.x, foot, text.x + paint.width(Style::small, words), foot, paint.colors.accent, 2);
 }
 
-/// Returns how many lines the legend may have: a figure's must name everything.
-size_t most_legend_lines(const Scene& scene) { return scene.in.is_figure ? 6 : 3; }
+/// Returns how many lines the legend may have: a figure's must name everything, and that of a low
+/// window leaves room for the plots.
+size_t most_legend_lines(const Scene& scene) {
+  constexpr float kLow = 340;  // points
+  if (scene.in.is_figure) return 6;
+  return static_cast<float>(scene.in.height) < scene.paint.px(kLow) ? 2 : 3;
+}
 
 constexpr float kReservedEntry = 100;  // points
 constexpr float kPlanEntry = 70;
