@@ -27,6 +27,9 @@ constexpr int64_t kStepsToTime = 3;
 /// this part or more (docs/evidence.md); smaller differences were not compared.
 constexpr double kLeastFaster = 0.05;
 
+/// Most pairs that are run to be sure of the best set.
+constexpr size_t kMostPairs = 12;
+
 /// Returns what a lever of a class costs: seven of one class cost less than one of the next.
 constexpr int cost_of_class(LeverCost cost) { return 2 << (3 * static_cast<int>(cost)); }
 
@@ -139,9 +142,22 @@ class Search {
     run_cheapest_together(helped);
     std::vector<Levers> sets;
     collect_sets(helped, 0, {}, sets);
-    std::erase_if(sets, [&](const Levers& set) { return is_known(set) || is_hopeless(set); });
+    std::erase_if(sets, [&](const Levers& set) { return is_known(set); });
     std::ranges::stable_sort(sets, {}, order_of);
+    std::vector<Levers> hopeless = sets;
+    std::erase_if(sets, [&](const Levers& set) { return is_hopeless(set); });
+    std::erase_if(hopeless, [&](const Levers& set) { return !is_hopeless(set); });
     run_until_one_fits(sets);
+    if (advice_.best() != nullptr) run_pairs_of(hopeless);
+  }
+
+  /// Runs pairs that a larger set rules out, if they are few: near the limit, a program may take
+  /// less with fewer levers.
+  void run_pairs_of(std::vector<Levers> hopeless) {
+    std::erase_if(hopeless, [&](const Levers& set) {
+      return set.size() > 2 || is_known(set) || cost_of(set) >= best_cost();
+    });
+    if (hopeless.size() <= kMostPairs) run_until_one_fits(hopeless);
   }
 
   /// Runs all levers of the least cost together, then those of the next cost with them, until these

@@ -125,8 +125,8 @@ std::string doubts_of(const Findings& advice) {
   }
   if (advice.best() != nullptr && has_goal && advice.is_complete) {
     text += fmt::format(
-        "  no cheaper set of up to {} levers that helped alone fits: each was run, or does not fit "
-        "with more levers either\n",
+        "  no cheaper set of up to {} levers that helped alone is known to fit: each was run, or "
+        "is part of one that does not fit\n",
         advice.most_levers);
   }
   return text;
