@@ -93,12 +93,18 @@ def last_line(*texts):
     return (errors or lines or ["it said nothing"])[-1].strip()[:300]
 
 
+def last_lines(error):
+    """Returns what a program that a signal has ended says of it: the last lines, in one."""
+    return " / ".join(line.strip() for line in error.strip().splitlines()[-20:])[-2000:]
+
+
 def output_of(command, **how):
     """Returns what a command prints. Raises Failed with its last line if its exit code is not 0."""
     code, out, error = run(command, **how)
     if code != 0:
         name = pathlib.Path(str(command[0])).name
-        raise Failed(f"{name} ended with exit code {code}: {last_line(out, error)}")
+        said = last_line(out, error) if code > 0 else last_lines(error)
+        raise Failed(f"{name} ended with exit code {code}: {said}")
     return out
 
 
@@ -191,6 +197,7 @@ class Machine:
         given = env.get("LD_LIBRARY_PATH")
         env["LD_LIBRARY_PATH"] = ":".join(folders + ([given] if given else []))
         env["PYTHONUNBUFFERED"] = "1"
+        env["PYTHONFAULTHANDLER"] = "1"  # an aborted program says where its threads were
         return env
 
     def needs_null_device(self):

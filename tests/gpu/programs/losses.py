@@ -7,6 +7,7 @@ DATA is a folder like MNIST's. Weights, samples and their order are those that S
 seed 0."""
 
 import json
+import os
 import pathlib
 import sys
 
@@ -58,3 +59,5 @@ def main():
 
 if __name__ == "__main__":
     main()
+    sys.stdout.flush()
+    os._exit(0)  # a thread of autograd that still runs when the interpreter ends aborts the process

@@ -130,3 +130,5 @@ def main():
 
 if __name__ == "__main__":
     main()
+    sys.stdout.flush()
+    os._exit(0)  # a thread of autograd that still runs when the interpreter ends aborts the process
