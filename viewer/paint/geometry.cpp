@@ -27,9 +27,10 @@ constexpr float kWhatIf = 424;
 constexpr float kDetailsPart = 0.52F;  // of the column at the right, at most
 constexpr float kDetailsHead = 60;     // with the panel's edges
 constexpr float kDetailsRow = 16;
-constexpr float kLeastDetails = 150;  // below it the details take the whole column
-constexpr float kLeastSplit = 600;    // of a window that has room for the column beside lanes
-constexpr float kTreePart = 0.44F;    // of the height beside that column
+constexpr float kLeastDetails = 150;   // below it the details take the whole column
+constexpr float kLeastSplit = 600;     // of a window that has room for the column beside lanes
+constexpr float kTreePart = 0.36F;     // of the window's height,
+constexpr float kMostTreePart = 0.5F;  // at most of the height beside that column
 constexpr float kLeastTree = 120;
 constexpr float kTabs = 22;
 constexpr float kShort = 340;  // a window below it has no minimap
@@ -221,9 +222,11 @@ void place_around_lanes(Geometry& geometry, Box rest, const GeometryInput& input
     geometry.overview = rest;
     return;
   }
-  // The height does not depend on what the tree holds, so that the plots stay where they are.
-  if (state.tree.is_open && input.runs > 0 && rest.h * kTreePart >= px(kLeastTree)) {
-    geometry.tree = rest.take_bottom(rest.h * kTreePart);
+  // The height depends neither on what the tree holds nor on what is above, so that it stays.
+  const float tree =
+      std::min(kMostTreePart * rest.h, kTreePart * static_cast<float>(input.height - input.top));
+  if (state.tree.is_open && input.runs > 0 && tree >= px(kLeastTree)) {
+    geometry.tree = rest.take_bottom(tree);
     rest.take_bottom(px(kGap));
   } else if (state.panels.table && input.runs > 0) {
     const float wanted = px(kTableRow) * static_cast<float>(input.table_rows + 1) + px(2 * kGap);
