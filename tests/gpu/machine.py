@@ -94,7 +94,7 @@ def last_line(*texts):
 
 
 def last_lines(error):
-    """Returns what a program that a signal has ended says of it: the last lines, in one."""
+    """Returns the last lines of a program that a signal has ended, joined."""
     return " / ".join(line.strip() for line in error.strip().splitlines()[-20:])[-2000:]
 
 
