@@ -92,7 +92,7 @@ PROGRAMS = {
                 ("1, 28, 28", "1, 224, 224")),
         given=("--batch", "32")),
     "ddp": Program(
-        "transformer.py", on_ranks("l4", 4), "1100MiB",
+        "transformer.py", on_ranks("l4", 4), "1000MiB",
         {"recompute=full": Edit(added=("--checkpoint-activations",)),
          "recompute=every:2": Edit((EVERY_SECOND,), ("--checkpoint-activations",)),
          "optimizer=fused": Edit(added=("--optimizer", "fused")),
