@@ -171,30 +171,36 @@ void follow_forward(Recorder& active, const SeenPlace& seen, StepPart part) {
   if (is_input) end_forward(active);
 }
 
-/// Returns the name of the module that makes the next allocation: the innermost one that is called,
-/// or in backward the one whose forward made the node. Generated code knows the modules in the one
-/// that was compiled. The name is empty if there is none.
-std::string module_of_next(const ModuleName* called, const SeenPlace& seen,
-                           const torch::autograd::Node* node) {
-  const ModuleName* module = called;
-  if (module == nullptr && node != nullptr) module = place_of(*node).module;
-  if (seen.code == nullptr || seen.code->module.empty()) {
-    return module == nullptr ? "" : module->text();
-  }
-  const bool is_inside = module != nullptr && !module->path.empty();
-  return is_inside ? fmt::format("{}.{}", module->path, seen.code->module) : seen.code->module;
+/// Returns the module that makes the next allocation: the innermost one that is called, or in
+/// backward the one whose forward made the node; null: none.
+const ModuleName* module_of_next(const ModuleName* called, const torch::autograd::Node* node) {
+  if (called != nullptr || node == nullptr) return called;
+  return place_of(*node).module;
 }
 
-/// Returns its number; the same as the thread's last one is found without a look into all strings.
-uint32_t number_of_module(Recorder& active, const std::string& module) {
+/// Returns the name of a module, or of the one in it that generated code stands for: that code
+/// knows the modules in the one that was compiled. The name is empty if there is none.
+std::string text_of_module(const ModuleName* module, const CompiledLine* code) {
+  if (code == nullptr || code->module.empty()) return module == nullptr ? "" : module->text();
+  const bool is_inside = module != nullptr && !module->path.empty();
+  return is_inside ? fmt::format("{}.{}", module->path, code->module) : code->module;
+}
+
+/// Returns its number. That of the thread's last one is known without making its name: equal
+/// modules and equal lines are the same object.
+uint32_t number_of_module(Recorder& active, const ModuleName* module, const CompiledLine* code) {
   thread_local struct {
     Recorder* recorder = nullptr;
-    std::string module;
+    const ModuleName* module = nullptr;
+    const CompiledLine* code = nullptr;
     uint32_t number = 0;
   } last;
-  if (module.empty()) return 0;
-  if (last.recorder != &active || last.module != module) {
-    last = {.recorder = &active, .module = module, .number = active.label(module)};
+  if (last.recorder != &active || last.module != module || last.code != code) {
+    const std::string text = text_of_module(module, code);
+    last = {.recorder = &active,
+            .module = module,
+            .code = code,
+            .number = text.empty() ? 0 : active.label(text)};
   }
   return last.number;
 }
@@ -208,11 +214,11 @@ Purpose purpose_of_next(Recorder& active) {
   follow_forward(active, seen, part);
   if (has_new_nodes()) place_new_nodes({.place = seen.place, .module = stacks.module()});
   if (part == StepPart::forward) tell_forward();
-  const std::string module = module_of_next(stacks.module(), seen, node.get());
-  Purpose purpose = {.category = category_of_next(seen, part),
-                     .label = label_of_next(active, stacks, seen, innermost, node.get()),
-                     .name = name_of_next,
-                     .module = number_of_module(active, module)};
+  Purpose purpose = {
+      .category = category_of_next(seen, part),
+      .label = label_of_next(active, stacks, seen, innermost, node.get()),
+      .name = name_of_next,
+      .module = number_of_module(active, module_of_next(stacks.module(), node.get()), seen.code)};
   if (purpose.name == 0 && seen.code != nullptr && !seen.code->module.empty()) {
     purpose.name = active.label(seen.code->module);
   }
