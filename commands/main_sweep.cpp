@@ -13,16 +13,15 @@ namespace {
 using namespace shardlens;
 using namespace shardlens::profiler;
 
-template <typename Run>
-bool is_known(const Run& run) {
-  return run.result.outcome == VariantOutcome::measured ||
-         run.result.outcome == VariantOutcome::out_of_memory;
+bool is_known(const VariantResult& result) {
+  return result.outcome == VariantOutcome::measured ||
+         result.outcome == VariantOutcome::out_of_memory;
 }
 
 int exit_code_of(const RankedSettings& choices) {
   if (!choices.front().empty()) return 0;
   const bool is_unknown =
-      choices.left_out > 0 || std::ranges::none_of(choices.runs, is_known<ChosenRun>);
+      choices.left_out > 0 || std::ranges::none_of(choices.runs, is_known, &ChosenRun::result);
   return is_unknown ? kNotRecorded : kDoesNotFit;
 }
 
@@ -41,7 +40,8 @@ int run(const SweepOptions& options) {
   VariantRunner runner("sweep", options.record, replays_of, times_with(options.record));
   const std::vector<SweptRun> runs = sweep(options, runner);
   print_output(options.prints_json ? sweep_json(options, runs) : sweep_text(options, runs));
-  const bool is_whole = !runner.was_interrupted() && std::ranges::all_of(runs, is_known<SweptRun>);
+  const bool is_whole =
+      !runner.was_interrupted() && std::ranges::all_of(runs, is_known, &SweptRun::result);
   return is_whole ? 0 : kNotRecorded;
 }
 

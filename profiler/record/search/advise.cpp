@@ -144,9 +144,10 @@ class Search {
     collect_sets(helped, 0, {}, sets);
     std::erase_if(sets, [&](const Levers& set) { return is_known(set); });
     std::ranges::stable_sort(sets, {}, order_of);
-    std::vector<Levers> hopeless = sets;
-    std::erase_if(sets, [&](const Levers& set) { return is_hopeless(set); });
-    std::erase_if(hopeless, [&](const Levers& set) { return !is_hopeless(set); });
+    const auto ruled_out =
+        std::ranges::stable_partition(sets, [&](const Levers& set) { return !is_hopeless(set); });
+    const std::vector<Levers> hopeless(ruled_out.begin(), ruled_out.end());
+    sets.erase(ruled_out.begin(), ruled_out.end());
     run_until_one_fits(sets);
     if (advice_.best() != nullptr) run_pairs_of(hopeless);
   }

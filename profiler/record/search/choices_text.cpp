@@ -43,18 +43,12 @@ std::string others_text(const RankedSettings& choices) {
   return text;
 }
 
-std::vector<std::string> doubts_about(const VariantResult& result) {
-  std::vector<std::string> doubts = result.doubts;
-  for (std::string& doubt : time_doubts(result.time)) doubts.push_back(std::move(doubt));
-  return doubts;
-}
-
 std::string front_doubts(const std::vector<const ChosenRun*>& front) {
   std::vector<std::optional<PredictedTime>> times;
   std::vector<DoubtedRun> doubted;
   for (const ChosenRun* const run : front) {
     times.push_back(run->result.time);
-    doubted.push_back({.name = flags_text(run->flags), .doubts = doubts_about(run->result)});
+    doubted.push_back(doubted_run(flags_text(run->flags), run->result));
   }
   return times_basis_text(times) + doubts_text(doubted);
 }

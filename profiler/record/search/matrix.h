@@ -59,7 +59,7 @@ struct Matrix {
 /// Runs the recipes in the part, and compares each with the baseline. `replay` finds what other
 /// addresses would lead to. Throws std::invalid_argument if the baseline has a recording that
 /// cannot be read, and as VariantRunner does.
-Matrix run_matrix(const MatrixOptions& options, const std::vector<Recipe>& recipes,
+Matrix run_matrix(const MatrixOptions& options, const std::vector<Recipe>& all,
                   const ReplayRun& replay);
 
 /// Makes the recordings the baseline, and removes those of recipes that are gone. Recipes that

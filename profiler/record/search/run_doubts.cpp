@@ -3,8 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace shardlens::profiler {
+
+DoubtedRun doubted_run(const std::string& name, const VariantResult& result) {
+  DoubtedRun run{.name = name, .doubts = result.doubts};
+  for (std::string& doubt : time_doubts(result.time)) run.doubts.push_back(std::move(doubt));
+  return run;
+}
 
 std::vector<SharedDoubt> shared_doubts(const std::vector<DoubtedRun>& runs) {
   std::vector<SharedDoubt> shared;

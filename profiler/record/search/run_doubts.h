@@ -4,12 +4,17 @@
 #include <string>
 #include <vector>
 
+#include "profiler/record/search/variants.h"
+
 namespace shardlens::profiler {
 
 struct DoubtedRun {
   std::string name;
   std::vector<std::string> doubts;
 };
+
+/// Returns a run under this name, with its doubts and those about the time of its steps.
+DoubtedRun doubted_run(const std::string& name, const VariantResult& result);
 
 /// A doubt, and the runs that it is about.
 struct SharedDoubt {

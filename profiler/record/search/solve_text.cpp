@@ -70,9 +70,7 @@ class RunTable {
   void add(const std::vector<PlacedValue>& values, const VariantResult& result) {
     const std::string name = values_text(values);
     text_ += run_row(name, result);
-    std::vector<std::string> doubts = result.doubts;
-    for (std::string& doubt : time_doubts(result.time)) doubts.push_back(std::move(doubt));
-    doubted_.push_back({.name = name, .doubts = std::move(doubts)});
+    doubted_.push_back(doubted_run(name, result));
     times_.push_back(result.time);
   }
 
