@@ -1,5 +1,5 @@
-// What a run needed to go on after an engine, or a test, has struck it: rows of the table in
-// docs/runs.md, which tests/docs/engine_table.py makes of the files in SHARDLENS_ENGINE_ROWS.
+// Rows of the table in docs/runs.md, each with how long a run took to go on after an engine, or a
+// test, had struck it. tests/docs/engine_table.py makes it of the files in SHARDLENS_ENGINE_ROWS.
 #pragma once
 
 #include <catch2/catch_test_macros.hpp>

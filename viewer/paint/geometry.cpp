@@ -33,7 +33,6 @@ constexpr float kTreePart = 0.36F;     // of the window's height,
 constexpr float kMostTreePart = 0.5F;  // at most of the height beside that column
 constexpr float kLeastTree = 120;
 constexpr float kTabs = 22;
-constexpr float kShort = 340;  // a window below it has no minimap
 constexpr float kBars = 22;
 constexpr float kRibbon = 26;
 constexpr float kXAxis = 34;
@@ -303,7 +302,7 @@ Geometry geometry_of(const GeometryInput& input, const ViewState& state) {
   Geometry geometry;
   Box rest{0, static_cast<float>(input.top), static_cast<float>(input.width),
            static_cast<float>(input.height - input.top)};
-  const bool is_short = rest.h < px(kShort);
+  const bool is_short = rest.h < px(kShortWindow);
   rest = rest.inset(is_short ? px(kMargin / 2) : px(kMargin));
   if (input.is_figure) return figure_of(input, state, rest);
   geometry.header = rest.take_top(px(kHeader));

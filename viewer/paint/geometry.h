@@ -9,6 +9,9 @@
 
 namespace shardlens::viewer {
 
+/// A window that is lower, in points, has no minimap and a shorter legend.
+inline constexpr float kShortWindow = 340;
+
 struct CardGeometry {
   Box card;
   Box title;   // name, strategy, peak, change

@@ -147,9 +147,8 @@ void draw_legend_entry(Scene& scene, Category category, Box entry) {
 /// Returns how many lines the legend may have: a figure's must name everything, and that of a low
 /// window leaves room for the plots.
 size_t most_legend_lines(const Scene& scene) {
-  constexpr float kLow = 340;  // points
   if (scene.in.is_figure) return 6;
-  return static_cast<float>(scene.in.height) < scene.paint.px(kLow) ? 2 : 3;
+  return static_cast<float>(scene.in.height) < scene.paint.px(kShortWindow) ? 2 : 3;
 }
 
 constexpr float kReservedEntry = 100;  // points
