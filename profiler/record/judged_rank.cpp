@@ -37,7 +37,7 @@ JudgedRank judge_one(const RecordOptions& options, const std::string& path, cons
     rank.report.bands = rank.facts.replays.bands;
     keep_fact(path, "bands", bands_json(rank.report.bands));
   }
-  rank.report.foresee_full(rank.outside.bytes);
+  rank.report.take_outside(rank.outside.bytes);
   rank.verdict = verdict_of(rank.report, rank.facts, rank.outside.bytes, failure);
   if (!rank.outside.doubt.empty()) rank.verdict.doubts.push_back(rank.outside.doubt);
   keep_outside(path, rank.outside);

@@ -98,6 +98,7 @@ void Analysis::take_alloc(const Event& event) {
     if (event.space == Space::driver) take_own_device_bytes();
     return;
   }
+  end_watch(event);
   if (event.label == round_label_) begin_mark(growth_.marks());
   if (const auto lost = set.free(event.address)) growth_.freed(*lost);  // its free is missing
   if (set.alloc(event, given, moment_of(event))) blocks_at_peak_ = tracker_.totals();
@@ -109,6 +110,7 @@ void Analysis::take_free(const Event& event) {
   ++space_events_[static_cast<size_t>(event.space)];
   if (event.space == Space::segment) return take_segment(event);
   if (event.space == Space::device) {
+    giving_back_.reset();  // no request frees a tensor
     reserved_peak_.before(event, tracker_, set_of(Space::device));
     tracker_.take(event);
   }
@@ -125,6 +127,7 @@ void Analysis::begin_mark(int64_t number) {
 
 void Analysis::take_segment(const Event& event) {
   PeakSet& tensors = set_of(Space::device);
+  watch_cache(event);
   reserved_peak_.before(event, tracker_, tensors);
   tracker_.take(event);
   const Moment moment = moment_of(event);
@@ -181,10 +184,23 @@ void Analysis::take_own_device_bytes() {
   if (bytes >= most_used_->used) most_used_ = ledger_now(bytes);
 }
 
+/// Returns the state of memory, without a request.
+Analysis::Failure Analysis::failure_now(Space space) const {
+  const PeakSet& set = sets_[static_cast<size_t>(space)];
+  Failure failure{.event = {},
+                  .report = {},
+                  .live = set.live_allocations(),
+                  .segments = tracker_.segments(),
+                  .pending = tracker_.pending_blocks()};
+  failure.report.largest_free_bytes = tracker_.largest_free_bytes();
+  failure.report.blocks = tracker_.totals();
+  failure.report.given = set.given();
+  return failure;
+}
+
 void Analysis::take_failure(const Event& event) {
   // The last failure counts most, since a run may survive those before it.
   if (++failure_count_ > static_cast<int64_t>(kMostFailures)) failures_.pop_back();
-  const PeakSet& set = set_of(event.space);
   const auto total = last_of(Counter::device_total);
   const auto device_free = static_cast<int64_t>(
       std::min<uint64_t>(event.address, static_cast<uint64_t>(kMostEventBytes)));
@@ -193,26 +209,43 @@ void Analysis::take_failure(const Event& event) {
   const int64_t fresh = device_free / kSegmentRoundingBytes * kSegmentRoundingBytes;
   const bool is_device = event.space == Space::device;
   if (is_device && total) take_used(*total - device_free);
-  failures_.push_back(
-      {.event = event,
-       .report = {.at = moment_of(event),
-                  .action = {},
-                  .module = {},
-                  .asked_bytes = event.value,
-                  .category = event.category,
-                  .label = {},
-                  .device_free_bytes = device_free,
-                  .would_fit_bytes = is_device
-                                         ? std::max(fresh, tracker_.largest_fit_bytes(event.stream))
-                                         : device_free,
-                  .largest_free_bytes = tracker_.largest_free_bytes(),
-                  .blocks = tracker_.totals(),
-                  .reserved = {},
-                  .given = set.given(),
-                  .tensors = {}},
-       .live = set.live_allocations(),
-       .segments = tracker_.segments(),
-       .pending = tracker_.pending_blocks()});
+  giving_back_.reset();
+  Failure failure = failure_now(event.space);
+  failure.event = event;
+  failure.report.at = moment_of(event);
+  failure.report.device_free_bytes = device_free;
+  failure.report.would_fit_bytes =
+      is_device ? std::max(fresh, tracker_.largest_fit_bytes(event.stream)) : device_free;
+  failures_.push_back(std::move(failure));
+}
+
+/// Takes an event of a segment, before the tracker does: see the note on how a retry is seen.
+void Analysis::watch_cache(const Event& event) {
+  if (event.kind == EventKind::free) {
+    if (giving_back_ && giving_back_->needed_bytes == 0) return;  // one of several
+    giving_back_ = failure_now(Space::device);
+    return;
+  }
+  if (!giving_back_) return;
+  if (giving_back_->needed_bytes == 0) {
+    const BlockTotals& before = giving_back_->report.blocks;
+    const int64_t given_back = before.reserved - tracker_.totals().reserved;
+    giving_back_->needed_bytes = own_device_bytes() + given_back;
+    giving_back_->private_pool = pool_of_action(event.action);
+  }
+  giving_back_->needed_bytes += event.value;
+}
+
+/// Takes a request that got its block.
+void Analysis::end_watch(const Event& request) {
+  if (!giving_back_) return;
+  Failure failure = *std::move(giving_back_);
+  giving_back_.reset();
+  if (failure.needed_bytes == 0) return;  // it did not need a segment
+  if (given_back_ && given_back_->needed_bytes >= failure.needed_bytes) return;
+  failure.event = request;
+  failure.report.at = moment_of(request);
+  given_back_ = std::move(failure);
 }
 
 void Analysis::close_window() {

@@ -113,7 +113,8 @@ std::optional<Growth> Analysis::find_growth(const std::vector<std::string>& stri
   return growth;
 }
 
-void RankReport::foresee_full(int64_t outside_bytes) {
+void RankReport::take_outside(int64_t outside_bytes) {
+  if (given_back) given_back->others_bytes = std::max(given_back->others_bytes, outside_bytes);
   if (!growth) return;
   growth->full_after_steps = std::nullopt;
   if (header.capacity_bytes <= 0 || out_of_memory_count > 0) return;

@@ -49,7 +49,7 @@ RankReport noted_report(Analysis& analysis, const Reader& reader, const std::str
       analysis.finish(reader.header(), reader.strings(), reader.judgement(), reader.stacks());
   report.source = path;
   const RecordingNotes notes = notes_beside(path);
-  report.foresee_full(notes.beside_bytes.value_or(0));
+  report.take_outside(notes.beside_bytes.value_or(0));
   report.bands = notes.bands;
   if (report.growth) report.holders = notes.holders;
   report.program.fingerprints.insert(notes.fingerprints.begin(), notes.fingerprints.end());

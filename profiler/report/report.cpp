@@ -138,6 +138,12 @@ std::optional<ReservedReport> Analysis::reserved_peak(const Names& names) {
   return report;
 }
 
+const OutOfMemory* RankReport::retry() const {
+  if (!given_back || given_back->capacity_bytes <= 0) return nullptr;
+  const int64_t left = given_back->capacity_bytes - given_back->others_bytes;
+  return given_back->needed_bytes > left ? &given_back->request : nullptr;
+}
+
 std::optional<StepPattern> pattern_of_steps(const RankReport& rank) {
   if (!rank.step_peak) return std::nullopt;
   std::vector<StepHeight> heights;
@@ -227,6 +233,41 @@ std::optional<StepPeak> steady_peak(const std::vector<StepPeak>& steps, size_t f
 
 }  // namespace
 
+OutOfMemory Analysis::named(Failure failure, const Names& names) const {
+  OutOfMemory report = std::move(failure.report);
+  const Event& request = failure.event;
+  report.action = names.action(report.at.phase, report.at.action);
+  report.module = names.label(report.at.module);
+  report.asked_bytes = request.value;
+  report.category = request.category;
+  report.label = names.label(request.label);
+  ReservedReport& reserved = report.reserved;
+  reserved = {.at = report.at,
+              .action = report.action,
+              .module = report.module,
+              .asked_bytes = report.asked_bytes,
+              .category = report.category,
+              .label = report.label,
+              .parts = {},
+              .places = {}};
+  reserved.parts = reserved_parts(
+      std::move(failure.segments),
+      used_blocks(failure.live, std::move(failure.pending), names, reserved.places),
+      {.bytes = request.value, .stream = request.stream, .private_pool = failure.private_pool});
+  report.tensors = names.tensors(std::move(failure.live), report.at.step);
+  return report;
+}
+
+std::optional<GivenBackCache> Analysis::find_given_back(const Header& header, const Names& names) {
+  if (!given_back_) return std::nullopt;
+  const int64_t needed_bytes = given_back_->needed_bytes;
+  return GivenBackCache{
+      .request = named(*std::move(given_back_), names),
+      .needed_bytes = needed_bytes,
+      .others_bytes = std::max<int64_t>(0, used_by_others_.value_or(0)),
+      .capacity_bytes = last_of(Counter::device_total).value_or(header.capacity_bytes)};
+}
+
 RankReport Analysis::finish(const Header& header, const std::vector<std::string>& strings,
                             Judgement judgement, const Stacks& stacks) {
   close_window();
@@ -260,25 +301,9 @@ RankReport Analysis::finish(const Header& header, const std::vector<std::string>
     report.spaces[space] = space_report(static_cast<Space>(space), names);
   }
   for (Failure& failure : failures_) {
-    failure.report.action = names.action(failure.report.at.phase, failure.report.at.action);
-    failure.report.module = names.label(failure.report.at.module);
-    failure.report.label = names.label(failure.event.label);
-    ReservedReport& reserved = failure.report.reserved;
-    reserved = {.at = failure.report.at,
-                .action = failure.report.action,
-                .module = failure.report.module,
-                .asked_bytes = failure.report.asked_bytes,
-                .category = failure.report.category,
-                .label = failure.report.label,
-                .parts = {},
-                .places = {}};
-    reserved.parts = reserved_parts(
-        std::move(failure.segments),
-        used_blocks(failure.live, std::move(failure.pending), names, reserved.places),
-        {.bytes = failure.event.value, .stream = failure.event.stream});
-    failure.report.tensors = names.tensors(std::move(failure.live), failure.report.at.step);
-    report.out_of_memory.push_back(std::move(failure.report));
+    report.out_of_memory.push_back(named(std::move(failure), names));
   }
+  report.given_back = find_given_back(header, names);
   if (report.main_space() != nullptr) report.kept = kept_places(report.main_space()->tensors);
   report.growth = find_growth(strings, stacks, header.capacity_bytes);
   return report;

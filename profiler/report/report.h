@@ -72,7 +72,7 @@ struct StepPeak {
   std::array<int64_t, kSpaces> bytes{};
 };
 
-/// A request that failed, with the state of memory at that moment.
+/// A request that the driver refused, with the state of memory at that moment.
 struct OutOfMemory {
   Moment at;
   std::string action;
@@ -87,6 +87,15 @@ struct OutOfMemory {
   ReservedReport reserved;
   CategoryBytes given{};
   std::vector<NamedAllocation> tensors;  // alive then, the largest first
+};
+
+/// The cache went back to the driver before a request took memory from the driver: of such requests
+/// the one that needed most, with the state before.
+struct GivenBackCache {
+  OutOfMemory request;
+  int64_t needed_bytes = 0;    // by PyTorch, had it kept the cache
+  int64_t others_bytes = 0;    // on the device beside PyTorch, as far as is known
+  int64_t capacity_bytes = 0;  // of the device; 0: unknown
 };
 
 struct CounterReport {
@@ -143,6 +152,7 @@ struct RankReport {
   BlockTotals blocks_at_peak;            // of the device
   BlockTotals blocks_at_end;
   std::optional<ReservedReport> reserved_peak;  // nothing: no segment was recorded
+  std::optional<GivenBackCache> given_back;     // nothing: the cache was never given back
   std::vector<OutOfMemory> out_of_memory;       // the first few, and the last
   int64_t out_of_memory_count = 0;
   std::array<CounterReport, kCounters> counters{};
@@ -158,8 +168,11 @@ struct RankReport {
   std::optional<int64_t> reserved_peak_bytes() const;
   double other_share() const;  // of the peak, 0 to 1
   /// Says after how many steps the growth, if there is any, has filled the GPU, of which others
-  /// than PyTorch take `outside_bytes`.
-  void foresee_full(int64_t outside_bytes);
+  /// than PyTorch take `outside_bytes`, and whether these made it give its cache back.
+  void take_outside(int64_t outside_bytes);
+  /// Returns the request that the driver refused until it had the cache; null: none is known. See
+  /// the note on how a retry is seen.
+  const OutOfMemory* retry() const;
 };
 
 /// Returns the rhythm of the steps from the first steady one on.
@@ -191,6 +204,8 @@ class Analysis {
     std::vector<LiveAllocation> live;
     std::vector<ReservedSegment> segments;
     std::vector<UsedBlock> pending;
+    int32_t private_pool = kNoPrivatePool;
+    int64_t needed_bytes = 0;  // by PyTorch, had the cache been kept
   };
   struct LedgerSample {
     int64_t used = 0;
@@ -203,6 +218,11 @@ class Analysis {
   void take_free(const Event& event);
   void take_counter(const Event& event);
   void take_failure(const Event& event);
+  Failure failure_now(Space space) const;
+  OutOfMemory named(Failure failure, const Names& names) const;
+  void watch_cache(const Event& event);
+  void end_watch(const Event& request);
+  std::optional<GivenBackCache> find_given_back(const Header& header, const Names& names);
   void take_used(int64_t bytes);
   void take_pinned_asked(int64_t asked_bytes);
   int64_t own_device_bytes() const;
@@ -243,6 +263,12 @@ class Analysis {
   int64_t unmatched_ = 0;
   int64_t failure_count_ = 0;
   std::vector<Failure> failures_;
+  /// [Note: how a retry is seen]
+  /// If the driver refuses, the allocator gives it all that is cached, and asks again: segments are
+  /// freed, one is taken, and the request gets its block, with no tensor freed in between. A
+  /// program that calls empty_cache() looks alike, but the device had room for its next segment.
+  std::optional<Failure> giving_back_;  // the state before the cache goes back
+  std::optional<Failure> given_back_;   // the one that needed most
   std::array<CounterReport, kCounters> counters_{};
   std::optional<PinnedUse> pinned_use_;
   Losses losses_;

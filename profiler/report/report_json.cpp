@@ -352,6 +352,7 @@ Json rank_json(const RankReport& rank) {
       {"step_pattern", pattern_json(rank)},
       {"at_peak", at_peak_json(rank, space)},
       {"at_reserved_peak", rank.reserved_peak ? reserved_json(*rank.reserved_peak) : Json(nullptr)},
+      {"at_retry", rank.retry() ? reserved_json(rank.retry()->reserved) : Json(nullptr)},
       {"time", nullptr},  // the caller fills it in: this room does not predict
       {"at_end", {{"categories", categories_json(space.end_given)}}},
       {"spaces", spaces_json(rank)},

@@ -407,19 +407,29 @@ std::string part_rows(const Header& header, const ReservedReport& reserved) {
   return text + term("outside", parts.unplaced, "given, but in none of the segments");
 }
 
-/// Returns the moment at which most memory was reserved, and what it was.
-std::string reserved_peak_rows(const RankReport& rank) {
-  if (!rank.reserved_peak) return {};
-  const ReservedReport& peak = *rank.reserved_peak;
+/// Returns a moment and the request that came then, and what all reserved memory was.
+std::string reserved_rows_at(const RankReport& rank, std::string_view title,
+                             const ReservedReport& reserved) {
   std::string text =
-      fmt::format("{}{}, {}", bound_prefix(rank.judgement), bytes_text(peak.parts.reserved),
-                  moment_text(rank, peak.at, peak.module));
-  if (peak.asked_bytes > 0) {
-    text +=
-        fmt::format(", for {} of {}", bytes_text(peak.asked_bytes),
-                    peak.label.empty() ? name_in(rank.header, peak.category) : shown(peak.label));
+      fmt::format("{}{}, {}", bound_prefix(rank.judgement), bytes_text(reserved.parts.reserved),
+                  moment_text(rank, reserved.at, reserved.module));
+  if (reserved.asked_bytes > 0) {
+    text += fmt::format(
+        ", for {} of {}", bytes_text(reserved.asked_bytes),
+        reserved.label.empty() ? name_in(rank.header, reserved.category) : shown(reserved.label));
   }
-  return "\n" + row("reserved peak", text) + part_rows(rank.header, peak);
+  return "\n" + row(title, text) + part_rows(rank.header, reserved);
+}
+
+/// Returns the moment at which most memory was reserved and, if the cache was given back to serve a
+/// request, the moment before that.
+std::string reserved_peak_rows(const RankReport& rank) {
+  std::string text;
+  if (rank.reserved_peak) text += reserved_rows_at(rank, "reserved peak", *rank.reserved_peak);
+  if (const OutOfMemory* const retry = rank.retry()) {
+    text += reserved_rows_at(rank, "before a retry", retry->reserved);
+  }
+  return text;
 }
 
 /// Returns the ledger of the device, if the device or the driver was asked.

@@ -403,6 +403,55 @@ TEST_CASE("ten million events are analysed within 20 s", "[long]") {
   CHECK(seconds.count() < 20);
 }
 
+TEST_CASE("a retry is explained by what was reserved before it") {
+  constexpr uint64_t kStart = uint64_t{1} << 40;
+  Profile profile{.header = {.device = "cuda"}, .events = {}, .judgement = {}};
+  profile.strings = {"", "kept", "staged", "wanted"};
+  const auto put = [&](const Event& event) { profile.events.push_back(event); };
+  const auto segment = [&](uint64_t mib, int64_t mibs, uint16_t stream, EventKind kind) {
+    put({.address = kStart + mib * kMiB,
+         .value = mibs * kMiB,
+         .stream = stream,
+         .kind = kind,
+         .space = Space::segment});
+  };
+  const auto block = [&](uint64_t mib, int64_t mibs, uint32_t label, uint16_t stream = 0) {
+    put({.address = kStart + mib * kMiB, .value = mibs * kMiB, .label = label, .stream = stream});
+  };
+  segment(0, 20, 0, EventKind::alloc);
+  block(0, 20, 1);
+  segment(100, 60, 1, EventKind::alloc);
+  block(100, 60, 2, 1);
+  put({.address = kStart + 100 * kMiB, .kind = EventKind::free});
+  segment(100, 60, 1, EventKind::free);  // the cache goes back
+  segment(200, 40, 0, EventKind::alloc);
+  block(200, 40, 3);
+  put({.value = 7, .kind = EventKind::step});
+
+  profile.header.capacity_bytes = 120 * kMiB;  // room for all: it was empty_cache()
+  CHECK(analyse(profile).retry() == nullptr);
+  profile.header.capacity_bytes = 0;  // unknown
+  CHECK(analyse(profile).retry() == nullptr);
+  profile.header.capacity_bytes = 119 * kMiB;
+  const RankReport report = analyse(profile);
+  const OutOfMemory* const retry = report.retry();
+  REQUIRE(retry != nullptr);
+  CHECK(retry->label == "wanted");
+  CHECK(retry->asked_bytes == 40 * kMiB);
+  CHECK(retry->blocks.reserved == 80 * kMiB);
+  REQUIRE(retry->tensors.size() == 1);
+  CHECK(retry->tensors[0].label == "kept");
+  CHECK(retry->reserved.parts.other_streams.bytes == 60 * kMiB);
+  CHECK(report_text({report}).find("before a retry") != std::string::npos);
+  const auto json = nlohmann::json::parse(report_json({report}))["ranks"][0]["at_retry"];
+  CHECK(json.at("free").at("other_streams").at("bytes") == 60 * kMiB);
+
+  profile.header.capacity_bytes = 120 * kMiB;
+  RankReport beside_others = analyse(profile);
+  beside_others.take_outside(kMiB);
+  CHECK(beside_others.retry() != nullptr);
+}
+
 TEST_CASE("the reserved peak is explained at its own moment") {
   constexpr uint64_t kStart = uint64_t{1} << 40;
   Profile profile{.header = {.device = "cuda"}, .events = {}, .judgement = {}};

@@ -26,8 +26,8 @@ struct UnusedMemory {
   int64_t sum() const { return private_pools + other_streams + fragments; }
 };
 
-/// The facts that rules look at, of one rank at the moment that decides: when memory ran out, else
-/// at its peak.
+/// The facts that rules look at, of one rank at the moment that decides: when memory ran out, or
+/// before the cache was given back, else at its peak.
 struct AdviceEvidence {
   ProgramUses uses;
   std::string pytorch;  // its version: "2.15.0"; empty: unknown

@@ -14,6 +14,14 @@ UnusedMemory unused_of(const ReservedParts& parts) {
           .fragments = parts.held.bytes + parts.whole.too_small};
 }
 
+/// Returns the request that decides, if the driver refused one; else null.
+const OutOfMemory* refused_request(const RankReport& report, const RecordVerdict& verdict) {
+  if (verdict.is_out_of_memory) {
+    return report.out_of_memory.empty() ? nullptr : &report.out_of_memory.back();
+  }
+  return verdict.exit_code == kFitsWithRetries ? report.retry() : nullptr;
+}
+
 }  // namespace
 
 int64_t AdviceEvidence::allocated_bytes() const {
@@ -42,12 +50,11 @@ AdviceEvidence evidence_of(const RankReport& report, const RecordVerdict& verdic
     evidence.blocks = tensors;
     evidence.kept = kept_places(tensors);
   };
-  if (verdict.is_out_of_memory && !report.out_of_memory.empty()) {
-    const OutOfMemory& last = report.out_of_memory.back();
-    take(last.at, last.given, last.tensors);
-    evidence.reserved_bytes = last.blocks.reserved;
-    evidence.asked_bytes = last.asked_bytes;
-    evidence.unused = unused_of(last.reserved.parts);
+  if (const OutOfMemory* const refused = refused_request(report, verdict)) {
+    take(refused->at, refused->given, refused->tensors);
+    evidence.reserved_bytes = refused->blocks.reserved;
+    evidence.asked_bytes = refused->asked_bytes;
+    evidence.unused = unused_of(refused->reserved.parts);
   } else if (const SpaceReport* const space = report.main_space()) {
     take(space->peak_at, space->given, space->tensors);
     evidence.steps_peak_bytes = space->phase_peaks[static_cast<size_t>(Phase::training)];

@@ -155,7 +155,7 @@ TEST_CASE("a report names what grows, who keeps it and when the GPU is full") {
   CHECK(report.growth->places[0].caller == "train.py:20 step");
   CHECK_FALSE(report.growth->places[0].is_replaced);
   // 80 GiB, less 16 GiB for others and 4 GiB that are reserved, are 60 GiB: 1920 steps more.
-  report.foresee_full(16 * 1024 * kMiB);
+  report.take_outside(16 * 1024 * kMiB);
   CHECK(report.growth->full_after_steps == 1930);
   CHECK(growth_text(*report.growth) ==
         "grows by 32.00 MiB a step from step 2 on: train.py:9 forward, called by train.py:20 step; "

@@ -155,6 +155,23 @@ def check_chunked_loss(folder):
     check_change(folder, "chunked_loss")
 
 
+def check_other_streams(folder):
+    """The main stream gets nothing that a side stream has freed: the run needs retries without the change."""
+    unbounded = run(folder, "other_streams")
+    assert "other_streams" not in rules_of(unbounded), "there is room"
+    before = taken(unbounded)
+    flags = ("--capacity", before + facts_of(unbounded)["beside_pytorch"]["bytes"] - (64 << 20))
+    tight = OnNullDevice(folder, PYTHON, WASTEFUL, "other_streams", flags=flags).expect(4)
+    advice = rules_of(tight)["other_streams"]
+    assert report_of(tight.out)["at_retry"]["free"]["other_streams"]["bytes"] >= 1 << 30
+    assert advice["bytes"] >= 1 << 30 and "before a retry" in text_of(tight), text_of(tight)
+    changed = run(folder, "other_streams", "--changed", flags=flags)  # it fits, without retries
+    assert "other_streams" not in rules_of(changed) and report_of(changed.out)["at_retry"] is None
+    freed = before - taken(changed)
+    print(f"        other_streams: it names {advice['bytes']:,} bytes; made by hand, the change frees {freed:,}")
+    assert freed >= 1 << 30, (before, taken(changed))
+
+
 def check_pinned_rounding(folder):
     rounded = run(folder, "pinned_rounding")
     advice = rules_of(rounded)["pinned_rounding"]
@@ -215,6 +232,6 @@ if __name__ == "__main__":
     long = (check_kept_from_last_step, check_evaluation_without_no_grad, check_deferred_reduction,
             check_shared_graph_pool, check_fewer_graphed_callables, check_meta_init, check_fsdp_units,
             check_reshard_after_forward, check_shard_over_ranks, check_bucket_view,
-            check_offload_state, check_step_in_backward, check_recompute, check_chunked_loss,
+            check_offload_state, check_step_in_backward, check_recompute, check_chunked_loss, check_other_streams,
             check_offloaded, check_pinned_is_not_touched)
     sys.exit(run_cases({"quick": quick, "long": long}.get(sys.argv[1], quick)))

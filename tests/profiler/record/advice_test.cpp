@@ -287,6 +287,12 @@ std::vector<Situation> activation_situations() {
   };
 }
 
+constexpr auto kOtherStream = [](AdviceEvidence& e) {
+  e.unused = UnusedMemory{.other_streams = 5 * kGiB, .fragments = 2 * kGiB};
+};
+
+constexpr auto kRoom = [](AdviceEvidence& e) { e.is_in_doubt = e.is_short = false; };
+
 std::vector<Situation> reserved_situations() {
   using C = Category;
   const auto failed = [](AdviceEvidence& e) {
@@ -319,9 +325,11 @@ std::vector<Situation> reserved_situations() {
       fragments({"fragments in expandable segments", {}}).with([](AdviceEvidence& e) {
         e.uses.has_expandable_segments = true;
       }),
-      fragments({"free memory of another stream", {}}).with([](AdviceEvidence& e) {
-        e.unused = UnusedMemory{.other_streams = 5 * kGiB, .fragments = 2 * kGiB};
-      }),
+      fragments({"free memory of another stream", {"other_streams"}}).with(kOtherStream),
+      fragments({"free memory of FSDP's streams", {}})
+          .with(kOtherStream)
+          .with([](AdviceEvidence& e) { e.uses.lines["fsdp2"] = {"train.py:11"}; }),
+      fragments({"free memory of another stream, with room", {}}).with(kOtherStream).with(kRoom),
       fragments({"too little free", {}}).with([](AdviceEvidence& e) { e.asked_bytes = 8 * kGiB; }),
       Situation("a pool for each graph", {"shared_graph_pool"})
           .has(C::other, 1)

@@ -190,7 +190,7 @@ TEST_CASE("a program that grows is never said to fit without that") {
                          .from_step = 2,
                          .last_step = 9,
                          .places = {{.label = "train.py:9 forward", .caller = "train.py:20 step"}}};
-  report.foresee_full(kGiB);
+  report.take_outside(kGiB);
   const RecordVerdict verdict = verdict_of(report, {.is_known = true}, kGiB, {});
   CHECK_THAT(verdict.line,
              ContainsSubstring("9.00 GiB free, but grows by 1.00 GiB a step from step 2 on: "

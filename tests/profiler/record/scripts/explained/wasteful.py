@@ -214,6 +214,27 @@ def chunked_loss():
         optimizer.zero_grad()
 
 
+def other_streams():
+    model, side = blocks(), torch.cuda.Stream()
+
+    def loss_of(x):
+        staged = None
+        if CHANGED:
+            staged = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+            staged.record_stream(side)
+        with torch.cuda.stream(side):
+            if not CHANGED:
+                staged = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+            staged.zero_()
+        side.synchronize()
+        del staged
+        whole = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+        del whole
+        return model(x)
+
+    train(model, loss_of=loss_of)
+
+
 globals()[options.name]()
 if dist.is_initialized():
     dist.destroy_process_group()
