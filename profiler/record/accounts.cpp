@@ -115,10 +115,12 @@ std::string why_nothing(const Accounts& accounts, const CommandEnd& end,
                         const std::vector<std::string>& command, bool is_attached) {
   if (const AccountEntry* const refused = accounts.first_entry("refused")) return refused->text;
   if (const AccountEntry* const script = missing_program(accounts, "no_script")) {
-    return fmt::format("there is no script {}", script->text);
+    return fmt::format("there is no script {}; check its path", script->text);
   }
   if (const AccountEntry* const module = missing_program(accounts, "no_module")) {
-    return fmt::format("there is no module {} for python -m", module->text);
+    return fmt::format(
+        "there is no module {} for python -m; check its name, or start it in its folder",
+        module->text);
   }
   if (!end.how.empty()) {
     const bool has_gpu = accounts.first_entry("gpu") != nullptr;

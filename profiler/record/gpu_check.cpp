@@ -50,7 +50,11 @@ int free_port() {
   const bool is_bound =
       ::bind(listening, any, size) == 0 && ::getsockname(listening, any, &size) == 0;
   ::close(listening);
-  if (!is_bound) throw std::runtime_error("no port of this host is free for the programs");
+  if (!is_bound) {
+    throw std::runtime_error(
+        "no port of 127.0.0.1 is free, and the programs need one to meet; end programs that hold "
+        "ports");
+  }
   return ntohs(address.sin_port);
 }
 
@@ -90,7 +94,8 @@ class Folder {
     }
     std::string name = (fs::temp_directory_path() / "shardlens-gpu-check-XXXXXX").string();
     if (::mkdtemp(name.data()) == nullptr) {
-      throw std::runtime_error(fmt::format("{} cannot be made; set TMPDIR", name));
+      throw std::runtime_error(fmt::format(
+          "the folder {} cannot be made; set TMPDIR to a folder that you can write to", name));
     }
     path_ = name;
   }

@@ -45,15 +45,16 @@ int64_t parse_capacity(const std::string& text) {
   if (text.empty()) return 0;
   const int64_t bytes = parse_size("--capacity", text);
   if (bytes <= kMostNullBytes) return bytes;
-  throw std::invalid_argument(fmt::format("--capacity {}: a simulated GPU has {} at most", text,
-                                          bytes_text(kMostNullBytes)));
+  throw std::invalid_argument(
+      fmt::format("--capacity {}: a simulated GPU has at most {}; give less", text,
+                  bytes_text(kMostNullBytes)));
 }
 
 /// Returns true if growth is to fail.
 bool parse_fail_on(const std::string& text) {
   if (text.empty() || text == "growth") return !text.empty();
   throw std::invalid_argument(fmt::format(
-      "--fail-on {}: give growth, the only thing that does not fail without the flag", text));
+      "--fail-on {}: unknown; give growth, since all other failures fail without this flag", text));
 }
 
 Device parse_device(const std::string& text, const std::string& capacity) {
@@ -91,7 +92,8 @@ void check_gpu_lever(const RecordOptions& options, bool has_capacity) {
   const bool has_lever =
       std::ranges::find(options.levers, "gpu", &Lever::name) != options.levers.end();
   if (!has_lever || !has_capacity) return;
-  throw std::invalid_argument("--capacity and --with gpu: give one of them");
+  throw std::invalid_argument(
+      "--capacity and --with gpu: both set the GPU's memory; give one of them");
 }
 
 void check_gpu_index(const RecordOptions& options) {
@@ -164,8 +166,10 @@ Routing parse_routing(const std::string& text) {
 void check_rank(const RecordOptions& options, const char* flag, int rank) {
   const int size = options.world_size.value_or(1 << 30);
   if (rank >= 0 && rank < size) return;
+  if (rank < 0) throw std::invalid_argument(fmt::format("{} {}: give 0 or more", flag, rank));
   throw std::invalid_argument(
-      fmt::format("{} {}: the ranks of a world of {} are 0 to {}", flag, rank, size, size - 1));
+      fmt::format("{} {}: a world of {} has ranks 0 to {}; give one of these, or another --world",
+                  flag, rank, size, size - 1));
 }
 
 void check_world(const RecordOptions& options) {
@@ -174,7 +178,9 @@ void check_world(const RecordOptions& options) {
   }
   if (options.rank) check_rank(options, "--rank", *options.rank);
   if (!options.ranks) return;
-  if (options.rank) throw std::invalid_argument("--ranks and --rank: give one of them");
+  if (options.rank) {
+    throw std::invalid_argument("--ranks and --rank: both say which ranks run; give one of them");
+  }
   for (const int rank : options.ranks->listed) check_rank(options, "--ranks", rank);
 }
 

@@ -350,7 +350,11 @@ struct Starter {
               .was_forked = true};
     }
     const pid_t child = ::fork();
-    if (child < 0) throw std::runtime_error("no process could be started for the command");
+    if (child < 0) {
+      throw std::runtime_error(
+          "no process could be started for the command: too many processes run, or memory is "
+          "short; end some, or raise ulimit -u");
+    }
     if (child == 0) {
       if (!options.log.empty()) print_into(options.log);
       set_environment(options, program, files, claim, messages);

@@ -24,7 +24,8 @@ namespace fs = std::filesystem;
 /// we find a recorder by.
 fs::path require_existing(const fs::path& path) {
   if (fs::exists(path)) return path;
-  throw std::runtime_error(fmt::format("{} is missing; run make build", path.string()));
+  throw std::runtime_error(fmt::format(
+      "{} is missing; run make build, or install the wheel of Shardlens again", path.string()));
 }
 
 RecordFiles files_in(const fs::path& folder, const fs::path& stubs, const fs::path& record) {

@@ -171,8 +171,9 @@ Matrix run_matrix(const MatrixOptions& options, const std::vector<Recipe>& all,
                   const ReplayRun& replay) {
   const std::vector<Recipe> recipes = runs_in(options.part, all);
   if (recipes.empty()) {
-    throw std::invalid_argument(fmt::format("--part {}/{}: there are only {} recipes",
-                                            options.part.number, options.part.count, all.size()));
+    throw std::invalid_argument(
+        fmt::format("--part {}/{}: there are only {} recipes; give at most as many parts",
+                    options.part.number, options.part.count, all.size()));
   }
   Matrix matrix;
   const auto runs = run_all(recipes, replay, matrix.was_interrupted);

@@ -36,7 +36,9 @@ std::vector<std::string> values_in(const Tree& value) {
   if (!value.is_array()) return {value_text(value)};
   std::vector<std::string> values;
   for (const Tree& one : value) values.push_back(value_text(one));
-  if (values.empty()) throw std::invalid_argument("the list is empty");
+  if (values.empty()) {
+    throw std::invalid_argument("the list is empty; give values, or leave the key out");
+  }
   return values;
 }
 
@@ -48,7 +50,8 @@ std::vector<std::string> command_words(const Tree& command) {
   }
   const auto text = command.get<std::string>();
   if (text.find_first_of("'\"\\$") != std::string::npos) {
-    throw std::invalid_argument("it has quotes; give a list of words");
+    throw std::invalid_argument(
+        "it has quotes, \\ or $, which no shell reads here; give a list of words");
   }
   std::istringstream stream(text);
   std::vector<std::string> words;
@@ -82,7 +85,7 @@ class RecipeKeys {
     double runs = 1;
     for (const auto& [key, values] : lists_) runs *= static_cast<double>(values.size());
     if (static_cast<double>(recipes.size()) + runs > kMostRecipes) {
-      refuse("", fmt::format("above {} runs", kMostRecipes));
+      refuse("", fmt::format("the file has more than {} runs; shorten its lists", kMostRecipes));
     }
     for (const auto& chosen : combinations_of(lists_)) recipes.push_back(recipe_of(out, chosen));
   }

@@ -128,7 +128,8 @@ void check_choices(const SweepOptions& options, bool has_values) {
     throw std::invalid_argument("--by time: only orders --choices; add some, or remove it");
   }
   if (!options.choices.empty() && has_values) {
-    throw std::invalid_argument("--choices: excludes --values and --part; remove one");
+    throw std::invalid_argument(
+        "--choices: cannot be combined with --values or --part; remove one");
   }
 }
 
@@ -164,7 +165,9 @@ SolveOptions parse_solve_options(const std::vector<std::string>& arguments) {
   }
   if (options.from > options.most) {
     throw std::invalid_argument(
-        fmt::format("--from {} --most {}: give a range", options.from, options.most));
+        fmt::format("--from {} --most {}: the smallest number is above the largest; give a "
+                    "smaller --from",
+                    options.from, options.most));
   }
   options.name = names.front();
   return options;
@@ -203,8 +206,9 @@ SweepOptions parse_sweep_options(const std::vector<std::string>& arguments) {
         listed(wanted), listed(given)));
   }
   if (combinations_in_part(options).empty()) {
-    throw std::invalid_argument(fmt::format("--part {}: there are only {} combinations of values",
-                                            part, combinations_of(options.values).size()));
+    throw std::invalid_argument(fmt::format(
+        "--part {}: there are only {} combinations of values; give at most as many parts", part,
+        combinations_of(options.values).size()));
   }
   return options;
 }

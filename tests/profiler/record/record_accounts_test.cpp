@@ -53,9 +53,9 @@ TEST_CASE("accounts are read in the order in which they were written, without da
 TEST_CASE("the cause is named if nothing was recorded") {
   const AccountEntry started = tells(1, "started"), torch = tells(1, "torch");
   CHECK(why({started, tells(1, "no_script", "/a/train.py")}, {.exit_code = 2}) ==
-        "there is no script /a/train.py");
+        "there is no script /a/train.py; check its path");
   CHECK(why({started, tells(1, "no_module", "train")}, kFailed) ==
-        "there is no module train for python -m");
+        "there is no module train for python -m; check its name, or start it in its folder");
   CHECK(why({started, torch, tells(1, "refused", "no disk")}, kFailed) == "no disk");
   CHECK(why({started, torch}, kWell) == "the program has imported PyTorch and used no GPU");
   CHECK(why({started, torch}, kWell, /*is_attached=*/true) ==
@@ -87,7 +87,7 @@ TEST_CASE("an error that the program has survived is not a cause") {
 TEST_CASE("a launcher's own account does not hide that its script is missing") {
   CHECK(why({tells(1, "started"), tells(1, "torch"), tells(1, "started"),
              tells(1, "no_script", "/a.py")},
-            {.exit_code = 2}) == "there is no script /a.py");
+            {.exit_code = 2}) == "there is no script /a.py; check its path");
   CHECK(why({tells(1, "started"), tells(1, "no_script", "/a.py"), tells(1, "torch"),
              tells(1, "raised", "OSError: b")},
             kFailed) == "the program failed before it used a GPU: OSError: b");

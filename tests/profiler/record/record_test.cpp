@@ -128,7 +128,7 @@ TEST_CASE("record refuses what makes no sense, and says why") {
   check_refused({"--device", "null:h100", "--gpus-per-node", "0", "--", "python"}, "--gpus-per");
   check_refused({"--device", "null:h100", "--beside", "much", "--", "python"}, "--beside much");
   check_refused({"--device", "null:h100", "--capacity", "2TiB", "--", "python"},
-                "1.00 TiB at most");
+                "at most 1.00 TiB; give less");
   check_refused({"--device", "null:h100", "--capacity", "much", "--", "python"}, "--capacity much");
   check_refused({"--device", "null:h100", "--steps", "0", "--", "python"}, "--steps");
   for (const std::string place : {"train.py", ":3", "train.py:", "train.py:x", "a:b:3"}) {
