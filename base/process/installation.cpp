@@ -89,8 +89,8 @@ fs::path find_torch(const std::string& version) {
   const std::string found = version_of(torch);
   if (found.empty()) {
     throw std::invalid_argument(
-        fmt::format("PyTorch {0} is needed, and {1} has none; run pip install torch=={0}, or name "
-                    "the folder of a torch package in SHARDLENS_TORCH",
+        fmt::format("PyTorch {0} is needed, and there is no PyTorch in {1}; run pip install "
+                    "torch=={0}, or name the folder of a torch package in SHARDLENS_TORCH",
                     version, torch.string()));
   }
   if (!is_version(found, version)) {

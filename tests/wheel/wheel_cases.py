@@ -191,7 +191,8 @@ def check_what_ci_files_run(installed):
 
 def check_training_takes_the_torch_that_is_there(installed):
     installed.expect(2, "run pip install torch==", "train", "--steps", "1")
-    installed.expect(2, "has none; run pip", "infer", "a.png", more={"SHARDLENS_TORCH": "/nowhere"})
+    nowhere = {"SHARDLENS_TORCH": "/nowhere"}
+    installed.expect(2, "there is no PyTorch in /nowhere; run pip", "infer", "a.png", more=nowhere)
     other = installed.folder / "site/torch"
     other.mkdir(parents=True)
     (other / "version.py").write_text("__version__ = '2.1.0+cu121'\n")
