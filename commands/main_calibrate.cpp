@@ -21,9 +21,9 @@ using namespace shardlens;
 
 constexpr const char* kHelp =
     "usage: shardlens calibrate [flags]\n\n"
-    "Measures how fast this machine's GPU is, which takes minutes: products of matrices, kernels\n"
-    "that move memory, copies, attention and, if there are several GPUs, NCCL's collectives. Step\n"
-    "times that are predicted with --calibration FILE rest on what it measured.\n\n"
+    "Measures how fast this machine's GPU is, which takes minutes: matrix products, kernels that\n"
+    "move memory, copies, attention and, if there are several GPUs, NCCL's collectives. With\n"
+    "--calibration FILE other commands predict step times from what it measured.\n\n"
     "  --python PYTHON    a Python with PyTorch; default: python3\n"
     "  --out FILE         gets the times as JSON, without paths, names of hosts or of people;\n"
     "                     default: calibration.json\n\n"

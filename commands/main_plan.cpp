@@ -56,8 +56,9 @@ int run_python_program(const std::vector<std::string>& arguments) {
     throw std::invalid_argument(fmt::format("--write {}: exists; give another name", plan.write));
   }
   write_text(plan.write, plan.program);
-  print_output(fmt::format("wrote {}; start it with torchrun --nproc-per-node 8 {}\n", plan.write,
-                           plan.write));
+  print_output(fmt::format(
+      "wrote {}; start it with torchrun --nproc-per-node N {}, where N is the number of GPUs\n",
+      plan.write, plan.write));
   return 0;
 }
 

@@ -25,14 +25,14 @@ constexpr std::array kCommands = {
     Command{"sweep", "run a PyTorch program with several values of its flags; print a table"},
     Command{"matrix", "run a file of recipes; compare each with a baseline (for CI)"},
     Command{"plan", "predict peak memory; search strategies; solve for the largest batch"},
-    Command{"profile", "report | diff | export | import | bundle | check recorded files"},
+    Command{"profile", "report on recordings: report | diff | alive | time | work | export | ..."},
     Command{"gate", "compare two recordings; exit 1 if a peak grew beyond a limit (for CI)"},
     Command{"checkpoint", "verify | inspect | export | import checkpoints of a run"},
     Command{"infer", "classify an image with a trained model"},
     Command{"doctor", "check what this machine has for training, and what is wrong with it"},
     Command{"check-gpu", "compare this machine's GPU with the simulated one of its kind"},
-    Command{"calibrate", "measure this machine's GPU, for step times that are not cold"},
-    Command{"view", "open the desktop viewer; --screenshot and --report need no window"},
+    Command{"calibrate", "measure this machine's GPU, to predict step times on it more closely"},
+    Command{"view", "show recordings and plans in a window, or as a picture, page or report"},
 };
 
 std::string usage() {

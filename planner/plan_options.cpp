@@ -38,15 +38,15 @@ constexpr std::array kFlags = {
              "timm, run on a simulated GPU (see --engine pytorch --help)",
              &PlanFlags::engine},
     PlanFlag{"torch", "VERSION",
-             "PyTorch's version, such as 2.13, whose rules count; default: this build's",
+             "plan for this version of PyTorch, such as 2.13; default: this build's",
              &PlanFlags::torch},
-    PlanFlag{"explain", "", "what would take less memory; always shown if the run does not fit",
+    PlanFlag{"explain", "", "show what would take less memory, also if the run fits",
              &PlanFlags::explain},
-    PlanFlag{
-        "solve", "batch|world|layers|gpu",
-        "the largest batch or number of layers, the fewest ranks or the smallest GPU that fits",
-        &PlanFlags::solve},
-    PlanFlag{"search", "", "try strategies: show those of least memory and shortest step",
+    PlanFlag{"solve", "batch|world|layers|gpu",
+             "find the largest batch or number of layers, the fewest ranks or the smallest GPU "
+             "that fits",
+             &PlanFlags::solve},
+    PlanFlag{"search", "", "try strategies; show those that no other beats in memory and time",
              &PlanFlags::search},
     PlanFlag{"budget", "SIZE", "memory for --search, e.g. 80GiB; default: the GPU's memory",
              &PlanFlags::budget},
@@ -55,7 +55,8 @@ constexpr std::array kFlags = {
     PlanFlag{"timeline", "FILE.slp", "write the predicted timeline, for profile and view",
              &PlanFlags::timeline},
     PlanFlag{"text", "", "print the schedule of a step", &PlanFlags::text},
-    PlanFlag{"shards", "", "print who holds which range of every parameter", &PlanFlags::shards},
+    PlanFlag{"shards", "", "print which ranks hold which range of every parameter",
+             &PlanFlags::shards},
     PlanFlag{"json", "", "print JSON, for programs", &PlanFlags::json},
 };
 

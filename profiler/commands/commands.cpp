@@ -282,13 +282,13 @@ CommandOutcome bundle(const Arguments& arguments, const Recordings&) {
 constexpr std::array kCommands = {
     Command{"report", "RUN|FILE... [--rank R] [--device N] [--json]",
             "show where the memory was at every rank's peak; FILE may be a snapshot that PyTorch "
-            "made, of whose GPUs --device chooses one",
+            "made: if it has several GPUs, --device chooses one",
             report},
     Command{
         "time", "RUN|FILE [--rank R] [--gpu NAME] [--host FACTOR] [--calibration FILE] [--json]",
-        "predict how long a step takes, from what `record --time` traced, on another GPU if "
-        "named, with a host that takes FACTOR times as long as the one that recorded, and with the "
-        "times in FILE, which shardlens calibrate wrote",
+        "predict how long a step takes, from what `record --time` traced; --gpu: on another GPU; "
+        "--host: with a host that takes FACTOR times as long as the one that recorded; "
+        "--calibration: with the times that shardlens calibrate wrote to FILE",
         time},
     Command{"diff", "A B [--fail-above P% [--allow WORD,...]] [--json]",
             "compare two runs or files; exit code 1 if B's peak is more than P percent above A's, "
@@ -299,17 +299,17 @@ constexpr std::array kCommands = {
             "      [--from top|bottom] [--threshold P%] [--json|--folded]",
             "show what is alive at a moment, as a tree; --folded is for flame graph tools", alive},
     Command{"work", "RUN|FILE [--rank R] [--json]",
-            "show what the program asked of its GPU, of a recording made with record --time", work},
-    Command{
-        "export",
-        "RUN|FILE --format memory-viz|memory-viz-json|perfetto|csv|html [--rank R] --out PATH\n"
-        "  export RUN|FILE --tensorboard DIR [--rank R]",
-        "write it for PyTorch's memory viewer, Perfetto, a spreadsheet, a browser or TensorBoard",
-        export_recording},
+            "show the kernels, copies and collectives that record --time traced", work},
+    Command{"export",
+            "RUN|FILE --format memory-viz|memory-viz-json|perfetto|csv|html [--rank R] --out PATH\n"
+            "  export RUN|FILE --tensorboard DIR [--rank R]",
+            "write a recording for PyTorch's memory viewer, Perfetto, a spreadsheet, a browser or "
+            "TensorBoard",
+            export_recording},
     Command{
         "import", "SNAPSHOT.pickle [--device N] --out FILE.slp",
-        "turn a PyTorch memory snapshot into a recording; --device chooses the GPU of a snapshot "
-        "of several",
+        "turn a PyTorch memory snapshot into a recording; if it has several GPUs, --device chooses "
+        "one",
         import_snapshot},
     Command{"bundle", "RUN [-o FILE]",
             "pack a run into one file to copy home: all but its checkpoints and model", bundle},

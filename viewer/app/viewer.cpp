@@ -61,7 +61,7 @@ Options parse_options(const std::vector<std::string>& arguments) {
   app.add_option("RUN", options.runs,
                  "a run's folder, a folder of runs, a .slp file, a plan's .json or a snapshot that "
                  "PyTorch made; one or more");
-  app.add_option("--device", options.device, "the GPU to show of a snapshot of several");
+  app.add_option("--device", options.device, "the GPU to show of a snapshot that has several");
   app.add_option("--session", options.session, "a session saved with Ctrl+S");
   app.add_flag("--last", options.last, "the session of the window that was closed last");
   app.add_option("--range", options.range,
