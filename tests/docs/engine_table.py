@@ -1,4 +1,4 @@
-"""Prints the table of docs/runs.md: what a run needed to go on after its engine, or a test, struck it.
+"""Prints the table of docs/runs.md: how long a run took to go on after ranks, nodes or jobs ended.
 
     engine_table.py FOLDER
 
@@ -10,7 +10,7 @@ import pathlib
 import sys
 from datetime import datetime
 
-HEAD = ("engine", "what happens", "seconds", "until", "events of the run")
+HEAD = ("launcher", "what happens", "seconds", "until", "events of the run")
 UNTIL = {"started": "it has started", "resumed": "it goes on", "preempted": "it has saved"}
 
 
