@@ -139,7 +139,7 @@ function treeOf(lane, change) {
 
 function drawFlame(lane, change) {
   const canvas = element('canvas', 'flame');
-  const said = element('p', 'said', 'point at a place; click to let it fill the width');
+  const said = element('p', 'said', 'point at a frame to read it; click it to zoom in');
   panel.replaceChildren(said, canvas);
   const tree = treeOf(lane, change);
   flame = new Flame(canvas, tree);
