@@ -54,12 +54,16 @@ int main(int argc, char** argv) {
   bool as_json = false;
   CLI::App app("Reports what this machine has for training, and what is wrong with it.",
                "shardlens doctor");
-  app.add_option("--workers", options.workers, "test a sum over this many CPU ranks, and its speed")
+  app.add_option("--workers", options.workers, "also time a sum over this many CPU ranks, 1 to 512")
+      ->option_text("N")
       ->check(CLI::Range(1, 512));
-  app.add_option("--seconds", options.collective_s, "longest time for that test, in seconds (10)")
+  app.add_option("--seconds", options.collective_s,
+                 "most seconds that this sum may take, 0.1 to 10; default: 10")
+      ->option_text("S")
       ->check(CLI::Range(0.1, 10.0));
-  app.add_option("--storage", options.storage, "folder that runs will be written to (runs)");
-  app.add_option("--data", options.data, "data that will be trained on (fashion-mnist)");
+  app.add_option("--storage", options.storage,
+                 "folder to which runs will be written; default: runs");
+  app.add_option("--data", options.data, "data to train on; default: fashion-mnist");
   app.add_flag("--json", as_json, "print JSON");
   return run_program("shardlens doctor", [&] {
     const std::string help = parse_program(app, {argv + 1, argv + argc});

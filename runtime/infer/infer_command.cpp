@@ -46,13 +46,19 @@ InferRequest parse(const std::vector<std::string>& arguments) {
   auto* const index =
       app.add_option("--index", options.index, "number of a test image in the run's data");
   app.add_option("--image", options.image, "an image file instead (png, jpg)")->excludes(index);
-  app.add_option("--from", options.from,
-                 "model (default: the run's model/, else latest), latest or best checkpoint")
+  app.add_option(
+         "--from", options.from,
+         "use the run's model/, or its latest or best checkpoint; default: model, else latest")
+      ->option_text("model|latest|best")
       ->transform(CLI::CheckedTransformer(froms));
-  app.add_option("--workers", options.workers, "ranks that each keep a part of the model")
+  app.add_option("--workers", options.workers,
+                 "ranks that each keep a part of the model, 1 to 4096")
+      ->option_text("N")
       ->check(CLI::Range(1, 4096));
-  app.add_option("--device", options.device, "auto, cpu or cuda");
+  app.add_option("--device", options.device, "where the model computes")
+      ->option_text("auto|cpu|cuda");
   app.add_option("--timeout", options.timeout_s, "seconds that ranks wait for each other")
+      ->option_text("S")
       ->check(CLI::PositiveNumber);
   app.add_flag("--json", asked.as_json, "print JSON");
   asked.help = parse_program(app, arguments);
