@@ -67,6 +67,15 @@ void parse_flags(CLI::App& app, const std::vector<std::string>& arguments) {
   parse_program(app, arguments);
 }
 
+CLI::Validator positive_number() {
+  const auto problem = [](std::string& text) -> std::string {
+    double number = 0;
+    if (CLI::detail::lexical_cast(text, number) && number > 0) return {};
+    return fmt::format("give a number above 0, not {}", text);
+  };
+  return {problem, "POSITIVE"};
+}
+
 std::vector<std::string> recordings_of(const std::string& run_or_file,
                                        std::optional<int32_t> rank) {
   if (!fs::exists(run_or_file)) {

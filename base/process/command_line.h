@@ -10,7 +10,8 @@
 
 namespace CLI {
 class App;
-}
+class Validator;
+}  // namespace CLI
 
 namespace shardlens {
 
@@ -22,6 +23,10 @@ std::string parse_program(CLI::App& app, const std::vector<std::string>& argumen
 /// Parses one command's flags as parse_program does; help is not a flag here, since the program has
 /// it.
 void parse_flags(CLI::App& app, const std::vector<std::string>& arguments);
+
+/// Returns a check that a flag's value is a number above 0. The error of CLI11's PositiveNumber has
+/// the largest double in full, with 309 digits.
+CLI::Validator positive_number();
 
 /// Parses "2%" or "2" and returns the number, in percent. Throws std::invalid_argument, which names
 /// the flag, for anything else, and for negative numbers.

@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "base/gpus.h"
+#include "base/process/command_line.h"
 #include "base/process/installation.h"
 #include "profiler/record/judged_rank.h"
 #include "profiler/record/python_program.h"
@@ -307,7 +308,7 @@ GpuCheckOptions parse_gpu_check_options(const Words& arguments) {
   app.add_option("--python", options.python);
   app.add_option("--out", options.out);
   app.add_option("--keep", options.keep);
-  app.add_option("--limit", options.limit_s)->check(CLI::PositiveNumber);
+  app.add_option("--limit", options.limit_s)->check(positive_number());
   const Words others = parse_own_flags(app, arguments);
   if (options.help || others.empty()) return options;
   if (others.front() != "--") {

@@ -226,8 +226,8 @@ RecordOptions parse_record_options(const Words& arguments) {
   app.add_option("--ranks", ranks);
   app.add_option("--gpus-per-node", options.gpus_per_node)->check(CLI::Range(1, kMaxNullGpus));
   app.add_option("--gpu-index", options.gpu_index)->check(CLI::Range(0, kMaxNullGpus - 1));
-  app.add_option("--steps", options.steps)->check(CLI::PositiveNumber);
-  app.add_option("--timeout", options.timeout_s)->check(CLI::PositiveNumber);
+  app.add_option("--steps", options.steps)->check(positive_number());
+  app.add_option("--timeout", options.timeout_s)->check(positive_number());
   app.add_option("--routing", routing);
   app.add_option("--true", options.true_at)->allow_extra_args(false);
   app.add_option("--with", with);

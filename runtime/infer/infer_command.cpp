@@ -59,7 +59,7 @@ InferRequest parse(const std::vector<std::string>& arguments) {
       ->option_text("auto|cpu|cuda");
   app.add_option("--timeout", options.timeout_s, "seconds that ranks wait for each other")
       ->option_text("S")
-      ->check(CLI::PositiveNumber);
+      ->check(positive_number());
   app.add_flag("--json", asked.as_json, "print JSON");
   asked.help = parse_program(app, arguments);
   if (!asked.help.empty()) return asked;

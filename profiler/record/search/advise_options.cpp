@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "base/gpus.h"
+#include "base/process/command_line.h"
 #include "base/units.h"
 #include "profiler/record/search/advise.h"
 #include "profiler/record/search/split_flags.h"
@@ -57,7 +58,7 @@ AdviseOptions parse_advise_options(const std::vector<std::string>& arguments) {
   app.add_flag("--json", options.prints_json);
   app.add_option("--fit", fit);
   app.add_option("--levers", wanted);
-  app.add_option("--most", options.most_levers)->check(CLI::PositiveNumber);
+  app.add_option("--most", options.most_levers)->check(positive_number());
   app.add_option("--by", by);
   const std::vector<std::string> others = parse_own_flags(app, arguments);
   if (options.help) return options;

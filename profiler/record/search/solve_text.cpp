@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/process/command_line.h"
 #include "base/strict_json.h"
 #include "base/units.h"
 #include "profiler/record/search/part.h"
@@ -151,8 +152,8 @@ SolveOptions parse_solve_options(const std::vector<std::string>& arguments) {
   app.set_help_flag();
   app.add_flag("--help,-h", options.help);
   app.add_flag("--json", options.prints_json);
-  app.add_option("--from", options.from)->check(CLI::PositiveNumber);
-  app.add_option("--most", options.most)->check(CLI::PositiveNumber);
+  app.add_option("--from", options.from)->check(positive_number());
+  app.add_option("--most", options.most)->check(positive_number());
   const std::vector<std::string> others = parse_own_flags(app, arguments);
   if (options.help) return options;
   options.record = parse_simulated("solve", others);

@@ -130,7 +130,8 @@ TEST_CASE("record refuses what makes no sense, and says why") {
   check_refused({"--device", "null:h100", "--capacity", "2TiB", "--", "python"},
                 "at most 1.00 TiB; give less");
   check_refused({"--device", "null:h100", "--capacity", "much", "--", "python"}, "--capacity much");
-  check_refused({"--device", "null:h100", "--steps", "0", "--", "python"}, "--steps");
+  check_refused({"--device", "null:h100", "--steps", "0", "--", "python"},
+                "--steps: give a number above 0, not 0");
   for (const std::string place : {"train.py", ":3", "train.py:", "train.py:x", "a:b:3"}) {
     check_refused({"--device", "null:h100", "--true", place, "--", "python"}, "--true " + place);
   }
