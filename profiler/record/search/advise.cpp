@@ -27,6 +27,10 @@ constexpr int64_t kStepsToTime = 3;
 /// this part or more (docs/evidence.md); smaller differences were not compared.
 constexpr double kLeastFaster = 0.05;
 
+/// A lever that reserves no less has helped if it saves this much: the allocator's smallest
+/// segment.
+constexpr int64_t kLeastHelp = int64_t{2} << 20;
+
 /// Most pairs that are run to be sure of the best set.
 constexpr size_t kMostPairs = 12;
 
@@ -83,13 +87,16 @@ class Search {
   Findings run() {
     run_base();
     if (advice_.base.outcome != VariantOutcome::measured) return finish();
-    run_singles();
+    choose_singles();
     const bool has_goal = !advice_.base.fits(options_.fit_bytes);
+    const bool stops_early = has_goal && options_.wanted.empty() && !advice_.by_time;
     while (!advice_.was_interrupted) {
+      stops_early ? run_cheap_singles() : run_all(std::exchange(singles_, {}));
       if (has_goal) run_sets();
       if (advice_.by_time) run_faster();
       if (advice_.was_interrupted || confirm()) break;
     }
+    if (advice_.best() != nullptr) name_singles_left();
     return finish();
   }
 
@@ -123,16 +130,39 @@ class Search {
     if (!results.empty()) advice_.base = std::move(results.front());
   }
 
-  void run_singles() {
-    std::vector<Levers> sets;
+  /// Finds the levers to run by themselves.
+  void choose_singles() {
     for (const Lever& lever : options_.wanted.empty() ? levers_to_try() : options_.wanted) {
       const Problem why = why_not(lever, advice_.base.accounts);
       if (why)
         advice_.not_applicable.push_back({.lever = lever, .why = *why});
       else if (agree(record_.levers, lever))
-        sets.push_back({lever});
+        singles_.push_back({lever});
     }
-    run_all(sets);
+  }
+
+  void name_singles_left() {
+    for (const Levers& single : singles_) {
+      advice_.not_applicable.push_back(
+          {.lever = single.front(),
+           .why =
+               fmt::format("what fits costs no more; --levers {} runs it", levers_text(single))});
+    }
+  }
+
+  /// Runs levers by themselves, those of the least cost first, until something fits that costs no
+  /// more than the rest; the cheap ones together, too.
+  void run_cheap_singles() {
+    std::ranges::stable_sort(singles_, {}, order_of);
+    while (!singles_.empty() && !advice_.was_interrupted) {
+      const int cost = cost_of(singles_.front());
+      if (best_cost() <= cost) return;
+      const auto rest = std::ranges::find_if(
+          singles_, [&](const Levers& lever) { return cost_of(lever) > cost; });
+      run_all({singles_.begin(), rest});
+      singles_.erase(singles_.begin(), rest);
+      run_cheapest_together(levers_that_helped());
+    }
   }
 
   /// Runs sets of levers that helped, the cheapest first, until one fits. A set is left out if it
@@ -276,10 +306,11 @@ class Search {
     Levers helped;
     for (const VariantResult& result : advice_.tried) {
       const Levers added = added_levers(result);
-      const bool has_helped = result.outcome == VariantOutcome::measured &&
-                              (result.reserved_bytes < advice_.base.reserved_bytes ||
-                               result.allocated_bytes < advice_.base.allocated_bytes ||
-                               excess_of(result) < excess_of(advice_.base));
+      const bool has_helped =
+          result.outcome == VariantOutcome::measured &&
+          (result.reserved_bytes < advice_.base.reserved_bytes ||
+           result.allocated_bytes + kLeastHelp <= advice_.base.allocated_bytes ||
+           excess_of(result) < excess_of(advice_.base));
       if (added.size() == 1 && has_helped) helped.push_back(added.front());
     }
     return helped;
@@ -434,6 +465,7 @@ class Search {
   const std::function<int()>& jobs_;
   RecordOptions record_;
   Findings advice_;
+  std::vector<Levers> singles_;  // that were not run
   bool is_roomy_ = false;
 };
 
