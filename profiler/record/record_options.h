@@ -42,7 +42,8 @@ struct RecordOptions {
   bool is_alone = false;             // is not forked from a process that has imported before
   bool lists_levers = false;         // prints a list of all levers, and records nothing
   std::string out;                   // folder of the run
-  std::string log;                   // the program's output goes there; empty: where ours goes
+  std::string kernels;  // folder for those that Triton compiles; empty: none that outlives the run
+  std::string log;      // the program's output goes there; empty: where ours goes
   std::vector<std::string> command;  // not empty
 
   /// Returns the device's name in recordings: "null:h100", "cuda".

@@ -152,6 +152,7 @@ void set_environment(const RecordOptions& options, const PythonProgram& program,
   set(kNullWorkVariable, options.traces_work ? 1 : 0);
   ::setenv("TRITON_LIBCUDA_PATH", files.stubs.c_str(), 1);
   ::setenv("TORCHINDUCTOR_CACHE_DIR", fs::absolute(compiled_in(options, claim)).c_str(), 1);
+  if (!options.kernels.empty()) ::setenv("TRITON_CACHE_DIR", options.kernels.c_str(), 0);
   set_world(options);
 }
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <utility>
@@ -117,6 +118,21 @@ VariantResult result_of(const RecordOptions& options, const RecordedRun& run,
   return result;
 }
 
+/// Returns the variants that were forked and failed, as processes of their own: programs may fail
+/// only because they were forked.
+std::vector<RecordOptions> alone_if_failed(const std::vector<RecordOptions>& all,
+                                           const std::map<std::string, VariantResult>& by_folder) {
+  std::vector<RecordOptions> failed;
+  for (RecordOptions one : all) {
+    const auto found = by_folder.find(one.out);
+    if (found == by_folder.end() || found->second.outcome != VariantOutcome::failed) continue;
+    if (!found->second.was_forked) continue;
+    one.is_alone = true;
+    failed.push_back(std::move(one));
+  }
+  return failed;
+}
+
 }  // namespace
 
 int64_t VariantResult::limit_bytes(int64_t bytes) const {
@@ -130,6 +146,16 @@ std::string result_text(const VariantResult& result) {
   if (result.outcome != VariantOutcome::measured) return result.why;
   return fmt::format("{} allocated, {} reserved", bytes_text(result.allocated_bytes),
                      bytes_text(result.reserved_bytes));
+}
+
+SharedKernels::SharedKernels() {
+  std::string name = (fs::temp_directory_path() / "shardlens-kernels-XXXXXX").string();
+  if (::mkdtemp(name.data()) != nullptr) folder_ = name;
+}
+
+SharedKernels::~SharedKernels() {
+  std::error_code a_process_still_writes;
+  if (!folder_.empty()) fs::remove_all(folder_, a_process_still_writes);
 }
 
 VariantRunner::VariantRunner(std::string command, const RecordOptions& options, ReplayRun replay,
@@ -156,7 +182,7 @@ void VariantRunner::say_progress(const std::string& name, const VariantResult& r
 /// Keeps what a variant imported, if it ran in one process, that was not executed again: only such
 /// a process can be forked instead.
 void VariantRunner::note_imports(const RecordOptions& options, const RecordedRun& run) {
-  if (!options.tells_imports) return;
+  if (!options.tells_imports || !may_fork_) return;
   const auto& told = run.accounts.told;
   const AccountEntry* const imports = run.accounts.first_entry("imports");
   const bool is_one = std::ranges::count(told, "started", &AccountEntry::what) == 1 &&
@@ -180,6 +206,15 @@ void VariantRunner::warm_up_for(const std::vector<RecordOptions>& part) {
   fmt::print(stderr, "shardlens {}: each run imports its modules itself: {}\n", command_,
              *warm_->why_not());
   imports_.clear();
+}
+
+/// Lets each variant import its modules itself.
+void VariantRunner::stop_forking() {
+  fmt::print(stderr, "shardlens {}: each run imports its modules itself: forked ones failed\n",
+             command_);
+  warm_.reset();
+  imports_.clear();
+  may_fork_ = false;
 }
 
 bool VariantRunner::run_part(const std::vector<RecordOptions>& part, const ProgramListener& ended) {
@@ -206,10 +241,11 @@ std::vector<VariantResult> VariantRunner::run(const std::vector<RecordOptions>& 
     say_progress(names[static_cast<size_t>(at)], result,
                  std::chrono::duration<double>(now - before).count());
     before = now;
-    by_folder.emplace(one.out, result);
+    by_folder.insert_or_assign(one.out, result);
   };
   // The first variant of all shows what the others can have from it.
   std::vector<RecordOptions> rest = all;
+  for (RecordOptions& one : rest) one.kernels = kernels_.folder();
   bool goes_on = true;
   if (runs_ == 0 && !rest.empty()) {
     RecordOptions first = rest.front();
@@ -219,6 +255,15 @@ std::vector<VariantResult> VariantRunner::run(const std::vector<RecordOptions>& 
   }
   for (RecordOptions& one : rest) one.tells_imports = warm_ == nullptr && runs_ < 2;
   goes_on = goes_on && run_part(rest, ended);
+  const std::vector<RecordOptions> failed = alone_if_failed(rest, by_folder);
+  if (goes_on && !failed.empty()) {
+    expected_ = failed.size();
+    goes_on = run_part(failed, ended);
+    const bool was_by_fork = std::ranges::any_of(failed, [&](const RecordOptions& one) {
+      return by_folder.at(one.out).outcome != VariantOutcome::failed;
+    });
+    if (was_by_fork) stop_forking();
+  }
   was_interrupted_ = was_interrupted_ || !goes_on;
   for (const RecordOptions& one : all) {
     const auto found = by_folder.find(one.out);

@@ -63,6 +63,22 @@ std::string result_text(const VariantResult& result);
 using RunVariants = std::function<std::vector<VariantResult>(
     const std::vector<RecordOptions>& all, const std::vector<std::string>& names)>;
 
+/// Holds the kernels that Triton compiles, so that each is compiled once and not by every variant:
+/// a program that chooses kernels by trying them does little else in its first step.
+class SharedKernels {
+ public:
+  SharedKernels();
+  ~SharedKernels();
+  SharedKernels(const SharedKernels&) = delete;
+  SharedKernels& operator=(const SharedKernels&) = delete;
+
+  /// Returns the folder; "" if none could be made.
+  const std::string& folder() const { return folder_; }
+
+ private:
+  std::string folder_;
+};
+
 /// Runs variants, as many at once as this host has cores and memory for, once one has shown how
 /// much memory a process takes. Later ones are forked from a process that has imported what the
 /// first imported, where that is safe. Progress goes to stderr.
@@ -85,17 +101,20 @@ class VariantRunner {
  private:
   bool run_part(const std::vector<RecordOptions>& part, const ProgramListener& ended);
   void note_imports(const RecordOptions& options, const RecordedRun& run);
+  void stop_forking();
   void warm_up_for(const std::vector<RecordOptions>& part);
   void say_progress(const std::string& name, const VariantResult& result, double seconds);
 
   std::string command_;
   PythonProgram program_;
+  SharedKernels kernels_;
   RecordFiles files_;
   ReplayRun replay_;
   PredictTime predict_;
   std::unique_ptr<WarmPython> warm_;
   std::string
       imports_;  // what the last variant has told of its imports; "": it is not safe to fork
+  bool may_fork_ = true;
   int jobs_ = 1;
   size_t runs_ = 0;
   size_t expected_ = 0;

@@ -22,7 +22,9 @@ import sys
 from . import OPTIONS, program_code
 
 _SOCKET = "SHARDLENS_WARM"
-_BLAS = "OPENBLAS_NUM_THREADS"  # a library of NumPy's, which starts threads when it is imported
+# While modules are imported, NumPy's library starts no threads, and PyTorch asks NVML, not CUDA, whether
+# there are GPUs: a process that has asked CUDA cannot use it after a fork.
+_WHILE_IMPORTING = {"OPENBLAS_NUM_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 _OWN = ("SHARDLENS_RECORD", _SOCKET, "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 
 _environment = dict(os.environ)  # as the process was started
@@ -90,14 +92,16 @@ class _Socket:
 
 def _import(names):
     """Imports what can be imported. A module that another one makes cannot, and needs not."""
-    own = os.environ.get(_BLAS)
-    os.environ.setdefault(_BLAS, "1")
+    own = {name: os.environ.get(name) for name in _WHILE_IMPORTING}
+    for name, value in _WHILE_IMPORTING.items():
+        os.environ.setdefault(name, value)
     for name in names:
         if name not in sys.modules:
             with contextlib.suppress(BaseException):
                 importlib.import_module(name)
-    if own is None:
-        del os.environ[_BLAS]
+    for name, value in own.items():
+        if value is None:
+            del os.environ[name]
 
 
 def _check():
@@ -109,6 +113,15 @@ def _check():
         raise _Refused("PyTorch is not among the program's modules")
     if torch.cuda.is_initialized():
         raise _Refused("a module that the program imports begins CUDA")
+
+
+def _check_fork():
+    """Asks a child whether it could use CUDA: PyTorch tells it only there."""
+    child = os.fork()
+    if not child:
+        os._exit(1 if sys.modules["torch"]._C._cuda_isInBadFork() else 0)
+    if os.waitpid(child, 0)[1]:
+        raise _Refused("a module that the program imports asks CUDA for its GPUs")
 
 
 def _check_environment(changed):
@@ -188,6 +201,7 @@ def serve():
     try:
         _check_environment(told["changed"])
         _check()
+        _check_fork()
     except _Refused as refused:
         why = str(refused)
     socket.send(f"no {why}" if why else "ready")
