@@ -164,9 +164,29 @@ class _StepInBackward:
 def _step_in_backward(torch, optimizer):
     if not hasattr(torch.Tensor, "register_post_accumulate_grad_hook"):
         return
+    if "params" not in inspect.signature(type(optimizer).__init__).parameters:
+        return  # it is made of optimizers, which have been seen
     code = "parameter.register_post_accumulate_grad_hook(step) with an optimizer for each parameter"
     if sites.at("step-in-backward", code) is not None:
         _StepInBackward(optimizer)
+
+
+def clipping(inner):
+    """Wraps a function that reads all gradients, which are freed in backward then."""
+
+    @functools.wraps(inner)
+    def clip(*args, **kwargs):
+        sites.cannot("step-in-backward", "the program clips gradients, or asks for their norm")
+        return inner(*args, **kwargs)
+
+    return clip
+
+
+def _watch_clipping(torch):
+    for module in (torch.nn.utils, torch.nn.utils.clip_grad):
+        for name in ("clip_grad_norm_", "clip_grad_value_", "get_total_norm"):
+            if hasattr(module, name):
+                sites.replace(module, name, clipping)
 
 
 def _empty_cache(torch, optimizer):
@@ -212,6 +232,8 @@ def watch(torch):
             sites.replace(kind, "__init__", _changing(kind))
         if sites.is_wanted("optimizer", "zero-redundancy"):
             kind.__new__ = staticmethod(_new_of(torch, kind))
+    if sites.is_wanted("step-in-backward"):
+        _watch_clipping(torch)
     if sites.is_wanted("set-to-none"):
         sites.replace(torch.optim.Optimizer, "zero_grad", _zeroing)
         sites.replace(torch.nn.Module, "zero_grad", _zeroing)

@@ -5,7 +5,7 @@ import os
 import sys
 import weakref
 
-from . import blocks, sites
+from . import blocks, optimizers, sites
 
 _FSDP = ("offload", "reshard-after-forward", "param-dtype", "reduce-dtype", "wrap", "hsdp", "recompute")
 _own = sites.Own()
@@ -236,6 +236,8 @@ def watch_fsdp1(module):
 
     if sites.is_wanted(*_FSDP):
         sites.replace(module.FullyShardedDataParallel, "__init__", wrapping)
+    if sites.is_wanted("step-in-backward"):
+        sites.replace(module.FullyShardedDataParallel, "clip_grad_norm_", optimizers.clipping)
 
 
 # --- DDP ------------------------------------------------------------------------------------------
@@ -346,6 +348,12 @@ def _begin_world(torch):
     return None
 
 
+def _why_sharded_later():
+    """Returns why the program is not one for one GPU, though it has not sharded its model yet, or None."""
+    shards = os.environ.get("ACCELERATE_USE_FSDP", "false").lower() in ("true", "1")
+    return "accelerate shards the model once its optimizer is made" if shards else None
+
+
 def _is_parallel(torch, roots):
     """Returns True if the program itself divides a model, or copies it, over ranks."""
     names = {kind.__name__ for root in roots for part in root.modules() for kind in type(part).__mro__}
@@ -360,7 +368,7 @@ def shard_plain(torch, params):
     roots = blocks.roots_with(torch, list(_flat(params)))
     if not roots or _is_parallel(torch, roots):
         return params
-    why = _begin_world(torch)
+    why = _why_sharded_later() or _begin_world(torch)
     if why:
         sites.cannot("fsdp2", why)
         return params
