@@ -1,69 +1,70 @@
 """Changes what programs say to the Trainer of transformers, and to its models."""
 
 import functools
-import inspect
+import json
 
 from . import sites
 
 _OPTIM = {"fused": "adamw_torch_fused", "8bit": "adamw_bnb_8bit", "adafactor": "adafactor"}
+_SWITCHES = ("activation_checkpointing", "gradient_checkpointing")  # a new name, and an old one
 
 
-def _name_of(takes, *names):
-    """Returns the first of these arguments that this version of transformers has."""
-    return next(name for name in names if name in takes)
+def _first(arguments, names):
+    """Returns the first of these arguments that was given."""
+    values = [getattr(arguments, name, None) for name in names]
+    return next((value for value in values if value is not None), None)
 
 
-def _recompute(takes, kwargs):
+def _recompute(arguments):
     if not handles("recompute"):
         return
-    on = _name_of(takes, "activation_checkpointing", "gradient_checkpointing")
-    value = sites.at("recompute", f"TrainingArguments({on}=True)",
-                     now="full" if kwargs.get(on) else None)
+    switch = next(name for name in _SWITCHES if hasattr(arguments, name))
+    now = "full" if _first(arguments, _SWITCHES) else None
+    limit = None if switch == _SWITCHES[0] else "full"
+    code = f"{type(arguments).__name__}({switch}=True)"
+    value = sites.at("recompute", code, now=now, value=limit)
     if value is None:
         return
-    kwargs[on] = True
+    setattr(arguments, switch, True)
     if value.startswith("every:"):
-        more = dict(kwargs.get(f"{on}_kwargs") or {})
-        kwargs[f"{on}_kwargs"] = more | {"every_n_layers": int(value.partition(":")[2])}
+        how = _first(arguments, [f"{name}_kwargs" for name in _SWITCHES]) or {}
+        how = json.loads(how) if isinstance(how, str) else how
+        setattr(arguments, f"{switch}_kwargs", how | {"every_n_layers": int(value.partition(":")[2])})
 
 
-def _optimizer(takes, kwargs):
-    now = kwargs.get("optim", takes["optim"].default)
-    now = getattr(now, "value", now)
+def _optimizer(arguments):
+    now = getattr(arguments.optim, "value", arguments.optim)
     for value, name in _OPTIM.items():
         used = value if name == now else None
-        code = f'TrainingArguments(optim="{name}")'
+        code = f'{type(arguments).__name__}(optim="{name}")'
         if sites.at("optimizer", code, now=used, value=value) is not None:
-            kwargs["optim"] = name
+            arguments.optim = name
 
 
-def _batch(takes, kwargs):
-    now = kwargs.get("per_device_train_batch_size",
-                     takes["per_device_train_batch_size"].default)
-    accumulated = kwargs.get("gradient_accumulation_steps", 1)
-    value = sites.at("batch", "TrainingArguments(per_device_train_batch_size=VALUE, "
+def _batch(arguments):
+    now, accumulated = arguments.per_device_train_batch_size, arguments.gradient_accumulation_steps
+    value = sites.at("batch", f"{type(arguments).__name__}(per_device_train_batch_size=VALUE, "
                      "gradient_accumulation_steps=...)", now=str(now))
     if value is None:
         return
     if now * accumulated % int(value):
         return sites.cannot("batch", f"{value} does not divide the batch of {now * accumulated}")
-    kwargs["per_device_train_batch_size"] = int(value)
-    kwargs["gradient_accumulation_steps"] = now * accumulated // int(value)
+    arguments.per_device_train_batch_size = int(value)
+    arguments.gradient_accumulation_steps = now * accumulated // int(value)
 
 
-def _switches(kwargs):
-    if sites.at("autocast", "TrainingArguments(bf16=True)", value="bf16",
-                now="bf16" if kwargs.get("bf16") else None) is not None:
-        kwargs["bf16"] = True
-    if sites.at("empty-cache", "TrainingArguments(torch_empty_cache_steps=1)",
-                now="" if kwargs.get("torch_empty_cache_steps") == 1 else None) is not None:
-        kwargs["torch_empty_cache_steps"] = 1
-    if sites.at("compile", "TrainingArguments(torch_compile=True)",
-                now="" if kwargs.get("torch_compile") else None) is not None:
-        kwargs["torch_compile"] = True
-    if sites.at("liger", "TrainingArguments(use_liger_kernel=True)",
-                now="" if kwargs.get("use_liger_kernel") else None) is not None:
-        kwargs["use_liger_kernel"] = True
+_PLAIN = (("autocast", "bf16", "bf16", True), ("empty-cache", "", "torch_empty_cache_steps", 1),
+          ("compile", "", "torch_compile", True), ("liger", "", "use_liger_kernel", True))
+
+
+def _switches(arguments):
+    for lever, value, name, wanted in _PLAIN:
+        if not hasattr(arguments, name):
+            continue
+        now = value if getattr(arguments, name) == wanted else None
+        code = f"{type(arguments).__name__}({name}={wanted})"
+        if sites.at(lever, code, now=now, value=value or None) is not None:
+            setattr(arguments, name, wanted)
 
 
 _HANDLED = ("recompute", "optimizer", "batch", "autocast", "empty-cache", "compile")
@@ -77,23 +78,22 @@ def handles(lever):
 
 
 def watch_arguments(module):
-    takes = inspect.signature(module.TrainingArguments.__init__).parameters
+    """Changes arguments once they have been given (module: transformers.training_args): kinds of other
+    libraries are made of TrainingArguments, with defaults of their own."""
 
-    def making(inner):
+    def completing(inner):
         @functools.wraps(inner)
-        def init(self, *args, **kwargs):
+        def complete(self):
             global is_used
             is_used = True
-            _recompute(takes, kwargs)
-            _optimizer(takes, kwargs)
-            _batch(takes, kwargs)
-            _switches(kwargs)
-            inner(self, *args, **kwargs)
+            for change in (_recompute, _optimizer, _batch, _switches):
+                change(self)
+            inner(self)
 
-        return init
+        return complete
 
     if sites.is_wanted(*_HANDLED, "liger"):
-        sites.replace(module.TrainingArguments, "__init__", making)
+        sites.replace(module.TrainingArguments, "__post_init__", completing)
 
 
 def watch_models(module):
