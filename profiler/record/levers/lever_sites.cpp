@@ -22,7 +22,9 @@ std::optional<nlohmann::json> told_of_lever(const AccountEntry& told, std::strin
 Problem obstacle_to(const Lever& lever, const Accounts& accounts) {
   for (const AccountEntry& told : accounts.told) {
     const auto json = told_of_lever(told, "lever_cannot");
-    if (json && text_in(*json, "lever") == lever.name) return text_in(*json, "why").value_or("");
+    const bool is_this = json && text_in(*json, "lever") == lever.name &&
+                         lever.value.starts_with(text_in(*json, "value").value_or(""));
+    if (is_this) return text_in(*json, "why").value_or("");
   }
   return std::nullopt;
 }

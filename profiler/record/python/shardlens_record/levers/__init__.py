@@ -7,7 +7,8 @@ import functools
 import sys
 
 from ..guards import guarded
-from . import allocator, data, forward, lengths, losses, optimizers, recompute, sharding, sites, trainers
+from . import (allocator, data, forward, lengths, losses, optimizers, recompute, sharding, sites, titan,
+               trainers)
 
 _AT_OPTIMIZER = ("recompute", "activations", "autocast", "compile", "step-in-backward", "empty-cache",
                  "batch", "fsdp2")
@@ -16,7 +17,7 @@ _LEVERS = "some levers that apply may not be known"
 
 def _apply_to_models(torch, optimizer):
     def is_wanted(lever):
-        return sites.is_wanted(lever) and not trainers.handles(lever)
+        return sites.is_wanted(lever) and not (trainers.handles(lever) or titan.handles(lever))
 
     if is_wanted("recompute"):
         recompute.apply(torch, optimizer)
@@ -80,6 +81,7 @@ def changes():
         "torch.distributed.distributed_c10d": [sharding.watch_world],
         "torch.distributed.fsdp._fully_shard._fully_shard": [sharding.watch_fully_shard],
         "torch.distributed.fsdp.fully_sharded_data_parallel": [sharding.watch_fsdp1],
+        "torchtitan.trainer": [titan.watch],
         "transformers.training_args": [trainers.watch_arguments],
         "transformers.modeling_utils": [trainers.watch_models],
     }

@@ -5,7 +5,10 @@ import functools
 import sys
 import weakref
 
-from . import blocks, sequences, sites
+from . import blocks, sequences, sites, titan, trainers
+
+
+_own = sites.Own()
 
 
 class _Batch:
@@ -24,7 +27,8 @@ def watch(module):
             if batch_size is not None and kwargs.get("batch_sampler") is None:
                 batch_size = _changed(batch_size)
             inner(self, dataset, batch_size, *args, **kwargs)
-            if sites.is_wanted("sequence") and not isinstance(self.collate_fn, _Collation):
+            is_ours = sites.is_wanted("sequence") and not titan.handles("sequence")
+            if is_ours and not isinstance(self.collate_fn, _Collation):
                 self.collate_fn = _Collation(self.collate_fn)
 
         return init
@@ -34,9 +38,8 @@ def watch(module):
 
 
 def _changed(size):
-    from . import trainers
-
-    if not sites.is_wanted("batch") or trainers.is_used or _Batch.size not in (None, size):
+    is_handled = trainers.is_used or titan.is_used
+    if not sites.is_wanted("batch") or is_handled or _Batch.size not in (None, size):
         return size
     code = "DataLoader(..., batch_size=VALUE), and a step of the optimizer only every few batches"
     value = sites.at("batch", code, now=str(size))
@@ -78,8 +81,11 @@ def _step_rarely(optimizer):
 
     @functools.wraps(step)
     def stepping(_, closure=None):
+        if _own.depth:  # another optimizer steps, which this one is a part of
+            return step() if closure is None else step(closure)
         if done[0] + 1 >= _Batch.times:
-            result = step() if closure is None else step(closure)
+            with _own:
+                result = step() if closure is None else step(closure)
         else:
             result = None if closure is None else closure()
         done[0] = (done[0] + 1) % _Batch.times
@@ -87,8 +93,11 @@ def _step_rarely(optimizer):
 
     @functools.wraps(zero_grad)
     def zeroing(_, *args, **kwargs):
-        if done[0] == 0:
+        if _own.depth:
             zero_grad(*args, **kwargs)
+        elif done[0] == 0:
+            with _own:
+                zero_grad(*args, **kwargs)
 
     sites.replace_method(optimizer, "step", stepping)
     sites.replace_method(optimizer, "zero_grad", zeroing)

@@ -5,7 +5,7 @@ import collections
 import functools
 import weakref
 
-from . import blocks, sites
+from . import blocks, sites, titan
 
 _done = weakref.WeakSet()
 _own = sites.Own()
@@ -38,6 +38,8 @@ def _selective_contexts():
     kept = _operators(_KEPT)
     if hasattr(torch.ops._c10d_functional, "reduce_scatter_tensor"):
         kept.add(torch.ops._c10d_functional.reduce_scatter_tensor.default)
+    if hasattr(torch.ops.higher_order, "flex_attention"):  # once it has been imported
+        kept.add(torch.ops.higher_order.flex_attention)
     count = collections.Counter()
 
     def policy(context, operator, *_, **__):
@@ -184,7 +186,7 @@ def watch(module):
     def noting(inner):
         @functools.wraps(inner)
         def begin(*args, **kwargs):
-            if not _own.depth and not sites.PULLED.get("recompute"):
+            if not _own.depth and not titan.is_used and not sites.PULLED.get("recompute"):
                 sites.cannot("recompute", "the program recomputes already")
             return inner(*args, **kwargs)
 

@@ -58,10 +58,11 @@ def at(lever, code, now=None, value=None):
     return None if wanted == now else wanted
 
 
-def cannot(lever, why):
-    """Notes why a lever cannot act in this program: a run that pulls it is not recorded."""
+def cannot(lever, why, value=""):
+    """Notes why a lever, with values that begin so, cannot act in this program: a run that pulls it is
+    not recorded."""
     if is_wanted(lever):
-        _tell("lever_cannot", lever, why=in_one_line(why))
+        _tell("lever_cannot", lever, why=in_one_line(why), value=value)
 
 
 def replace(owner, name, wrap):
