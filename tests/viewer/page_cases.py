@@ -315,6 +315,41 @@ def many_lanes_are_sorted_by_their_peaks(work):
     work.picture("many")
 
 
+def panels_of_many_lanes_are_in_the_window(work):
+    names = [f"tall{i}.pickle" for i in range(24)]
+    for i, name in enumerate(names):
+        write_snapshot(work.folder / name, training(80 + i))
+    work.open(*names)
+    browser = work.browser
+    assert browser.ask("document.querySelector('.below').getBoundingClientRect().top + 100"
+                       " < window.innerHeight"), "the panels lie below the window"
+    browser.ask("document.querySelector('main').scrollTo(0, 1e6)")
+    browser.frame()
+    same(browser.ask("page.plots[23].columns.length > 0 && isVisible(page.plots[23].canvas)"), True,
+         "the last lane, where the lanes are scrolled to it")
+    browser.ask("page.state.focus = 23")
+    browser.key("Tab")
+    same(browser.ask("page.state.focus === 0 && isVisible(page.plots[0].canvas)"), True,
+         "Tab shows the lane to which it goes")
+    work.picture("tall")
+
+
+def no_number_of_an_axis_is_cut(work):
+    write_snapshot(work.folder / "axis.pickle", training(90, steps=40))
+    work.open("axis.pickle")
+    browser = work.browser
+    browser.ask("(() => { const own = CanvasRenderingContext2D.prototype.fillText; window.ends = [];"
+                " CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {"
+                " if (this.textAlign === 'center') window.ends.push("
+                "x + this.measureText(text).width / 2 - this.canvas.clientWidth);"
+                " own.call(this, text, x, y); }; })()")
+    for alignment in browser.ask("Object.keys(page.lanes[0].warps)"):
+        browser.ask(f"align({json.dumps(alignment)})")
+        browser.frame()
+    ends = browser.ask("window.ends")
+    assert ends and max(ends) <= 0, f"{max(ends)} pixels over the edge"
+
+
 def lanes_are_as_the_session_has_them(work):
     names = [f"kept{i}.pickle" for i in range(4)]
     for i, name in enumerate(names):
@@ -364,6 +399,8 @@ QUICK = [
     two_versions_show_what_was_added,
     keys_and_pointer_do_what_the_page_says,
     many_lanes_are_sorted_by_their_peaks,
+    panels_of_many_lanes_are_in_the_window,
+    no_number_of_an_axis_is_cut,
     lanes_are_as_the_session_has_them,
 ]
 LONG = [four_million_events_are_swift_and_small]

@@ -129,6 +129,7 @@ function select(lane, block) {
 
 function focusOn(index) {
   state.focus = (index + lanes.length) % lanes.length;
+  plots[state.focus].section.scrollIntoView({ block: 'nearest' });
   draw();
   drawPanel();
 }
@@ -473,7 +474,7 @@ async function start() {
   setView(view[0], view[1]);
   drawPanel();
   window.addEventListener('resize', draw);
-  window.addEventListener('scroll', draw);
+  document.addEventListener('scroll', draw, true);  // of the page, or of the lanes in it
   document.addEventListener('keydown', takeKey);
   page.isReady = true;
 }

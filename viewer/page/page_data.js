@@ -4,8 +4,9 @@
 
 const LEAF = 64;  // changes below a leaf of the pyramid
 const FAN = 8;    // nodes below a node
-const CATEGORIES = 12;
 const BEFORE_ALL = -1;
+
+function categoryCount() { return facts.categories.length; }
 
 async function unpacked(base64) {
   const packed = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
@@ -132,13 +133,13 @@ class Lane {
   show(shown) {
     this.shown = shown;
     const leaves = Math.ceil(this.changes / LEAF);
-    this.before = new Float64Array(leaves * CATEGORIES);  // the memory before each leaf
+    this.before = new Float64Array(leaves * categoryCount());  // the memory before each leaf
     this.totals = new Float64Array(this.changes);  // of what is shown, after each change
     this.levels = [{ most: new Float64Array(leaves), at: new Int32Array(leaves) }];
-    const bytes = new Float64Array(CATEGORIES);
+    const bytes = new Float64Array(categoryCount());
     let total = 0;
     for (let leaf = 0; leaf < leaves; ++leaf) {
-      this.before.set(bytes, leaf * CATEGORIES);
+      this.before.set(bytes, leaf * categoryCount());
       let most = -1;
       let at = -1;
       const end = Math.min(this.changes, (leaf + 1) * LEAF);
@@ -165,10 +166,10 @@ class Lane {
 
   // Returns the bytes of each category after a change.
   bytesAfter(change) {
-    const bytes = new Float64Array(CATEGORIES);
+    const bytes = new Float64Array(categoryCount());
     if (change < 0) return bytes;
     const leaf = Math.floor(change / LEAF);
-    bytes.set(this.before.subarray(leaf * CATEGORIES, (leaf + 1) * CATEGORIES));
+    bytes.set(this.before.subarray(leaf * categoryCount(), (leaf + 1) * categoryCount()));
     for (let at = leaf * LEAF; at <= change; ++at) this.apply(at, bytes);
     return bytes;
   }
