@@ -465,4 +465,36 @@ TEST_CASE("numbers of the axes do not cover each other, however near a moment is
   }
 }
 
+TEST_CASE("of many ranks each has a lane with its peak, where the lanes are scrolled") {
+  constexpr int kRanks = 40;
+  ManyRuns run(0);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    std::filesystem::create_directories(run.folder.file("run"));
+    tests::write_profile(run.folder.file("run/rank" + std::to_string(rank) + ".slp"),
+                         tests::view_recording({.rank = rank,
+                                                .world_size = kRanks,
+                                                .steps = 1,
+                                                .activation_bytes = int64_t{1 + rank} << 18}));
+  }
+  run.state.files = {run.folder.file("run")};
+  run.state.ranks = Ranks::each;
+  Presenter presenter(run.state, "");
+  std::set<size_t> seen;
+  for (size_t first = 0; presenter.state().lanes.first_rank == first; ++first) {
+    const Picture picture = draw_on(presenter, kWide);
+    for (const Area& area : areas_of(picture, Area::Kind::lane)) {
+      const auto peak = presenter.runs()[0].ranks[area.index].lane.peak().max_bytes;
+      CHECK(says(picture, "rank " + std::to_string(area.index) + ", peak " + bytes_text(peak)));
+      seen.insert(area.index);
+    }
+    CHECK(says(picture, "more: Alt+PageUp") == (first > 0));
+    CHECK(says(picture, "more: Alt+PageDown") == (seen.size() < kRanks));
+    act(presenter, "lanes.down");
+  }
+  CHECK(seen.size() == kRanks);
+  act(presenter, "lanes.up");
+  CHECK(draw_on(presenter, kWide).areas.size() > 0);
+  CHECK(presenter.state().lanes.first_rank > 0);
+}
+
 }  // namespace shardlens::viewer

@@ -55,15 +55,17 @@ const Columns& columns(const Scene& scene, const ShownRun& one, size_t rank, con
 }
 
 std::vector<std::optional<int64_t>> reserved_line(const Scene& scene, const ShownRun& one,
-                                                  const Box& plot) {
+                                                  size_t rank, const Box& plot) {
+  const Warp& warp = scene.in.warps[one.index][rank];
   std::vector<std::optional<int64_t>> line;
   const int width = static_cast<int>(plot.w);
   const auto x = [&](int i) { return scene.view.begin + scene.view.length() * i / width; };
   for (int i = 0; i < width; ++i) {
-    const auto begin = one.warp->position_at(x(i));
-    const auto end = one.warp->position_at(x(i + 1));
-    const bool is_there = begin && end && !one.warp->is_by_change();
-    line.push_back(is_there ? one.lane->lane.reserved_between(*begin, *end) : std::nullopt);
+    const auto begin = warp.position_at(x(i));
+    const auto end = warp.position_at(x(i + 1));
+    const bool is_there = begin && end && !warp.is_by_change();
+    line.push_back(is_there ? one.run->ranks[rank].lane.reserved_between(*begin, *end)
+                            : std::nullopt);
   }
   return line;
 }
@@ -80,8 +82,8 @@ Image rank_image(const Scene& scene, const ShownRun& one, size_t rank, const Box
   const Columns& cells = columns(scene, one, rank, plot);
   Image image = scene.state().detail == Detail::blocks ? block_stack_image(lane, cells, style)
                                                        : stack_image(cells, style);
-  if (scene.state().panels.reserved && rank == one.rank && one.reserved_peak > 0) {
-    draw_outline(image, reserved_line(scene, one, plot), style, colors_of(style.theme).muted,
+  if (scene.state().panels.reserved && one.reserved_peak > 0) {
+    draw_outline(image, reserved_line(scene, one, rank, plot), style, colors_of(style.theme).muted,
                  std::max(2, 4 * style.edge));
   }
   if (rank == one.rank) outline_plan(scene, one, style, image);
@@ -113,22 +115,34 @@ void draw_rank(Scene& scene, const ShownRun& one, size_t rank, const Box& plot,
   scene.paint.area({plot, Area::Kind::lane, one.index, rank});
 }
 
+/// Returns how many ranks are left out above and below those that are drawn, and the key that shows
+/// them; empty for the others.
+std::string left_out_words(const Scene& scene, size_t above, size_t below) {
+  const bool scrolls_runs = scene.geometry.lane_bar.w > 0;
+  const auto words = [&](size_t count, std::string_view key) {
+    return count == 0 ? "" : fmt::format(", {} more: {}", count, scrolls_runs ? "Ctrl+G" : key);
+  };
+  return words(above, "Alt+PageUp") + words(below, "Alt+PageDown");
+}
+
 /// Draws the ranks one below the other, as many as fit.
 void draw_each_rank(Scene& scene, const ShownRun& one, Box plot, const YAxis& y_axis) {
   const size_t count = one.run->ranks.size();
   const auto room = static_cast<size_t>(plot.h / scene.paint.px(kLeastRankHeight));
   const size_t drawn = std::clamp<size_t>(room, 1, count);
+  const size_t first = std::min(scene.state().lanes.first_rank, count - drawn);
   const float height = plot.h / static_cast<float>(drawn);
-  for (size_t i = 0; i < drawn; ++i) {
+  for (size_t i = first; i < first + drawn; ++i) {
     Box lane = plot.take_top(height);
     const Box line = lane.take_bottom(scene.paint.px(1));
     draw_rank(scene, one, i, lane, y_axis);
     scene.paint.fill(line, scene.paint.colors.card_edge);
-    const bool is_last = i + 1 == drawn && drawn < count;
+    const size_t above = i == first ? first : 0;
+    const size_t below = i + 1 == first + drawn ? count - first - drawn : 0;
     const Lane& shown = one.run->ranks[i].lane;
     draw_label(scene, lane,
                fmt::format("rank {}, peak {}{}", shown.rank(), bytes_text(shown.peak().max_bytes),
-                           is_last ? fmt::format(", {} more: fold with K", count - drawn) : ""));
+                           left_out_words(scene, above, below)));
   }
 }
 
@@ -229,7 +243,11 @@ YAxis y_axis_of(const ViewState& state, const std::vector<ShownRun>& shown, cons
     if (state.height == Height::view) return std::max(top, run.drawn_most);
     if (state.hidden_categories != 0) return std::max(top, shown_bytes(state, run.drawn));
     for (const RankLane& rank : run.run->ranks) top = std::max(top, rank.lane.peak().max_bytes);
-    return state.panels.reserved ? std::max(top, run.reserved_peak) : top;
+    if (!state.panels.reserved) return top;
+    top = std::max(top, run.reserved_peak);
+    if (state.ranks != Ranks::each || run.reserved_peak == 0) return top;
+    for (const RankLane& rank : run.run->ranks) top = std::max(top, rank.lane.reserved_peak());
+    return top;
   };
   int64_t top = own(one);
   if (state.height == Height::capacity) {

@@ -213,7 +213,6 @@ void Presenter::refresh_hits() {
     const RankLane& rank = run.ranks[shown_rank(run, state_)];
     SearchHits& found = hits_.emplace_back();
     found.hits = search(rank.lane, rank.names, query);
-    for (const Hit& hit : found.hits) found.bytes += hit.bytes;
   }
 }
 
@@ -256,6 +255,10 @@ void Presenter::count_alive() {
   facts_.overview_lines = static_cast<size_t>(
       std::ranges::count(picture_.areas, Area::Kind::overview_row, &Area::kind));
   const ShownRun& one = shown[state_.focus];
+  facts_.rank_lanes =
+      static_cast<size_t>(std::ranges::count_if(picture_.areas, [&](const Area& area) {
+        return area.kind == Area::Kind::lane && area.run == one.index;
+      }));
   facts_.alive_rows =
       alive_rows(one.lane->lane, one.lane->names, one.change, state_.grouping).size();
   facts_.place_rows = changed_places(shown_places(input(), cache_, shown));

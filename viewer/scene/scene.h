@@ -89,7 +89,6 @@ class ImageCache {
 
 struct SearchHits {
   std::vector<Hit> hits;
-  int64_t bytes = 0;  // of all, though not all were alive at once
 
   /// Returns the bytes of those that are alive after a change.
   int64_t alive_bytes(const Lane& lane, int64_t change) const;

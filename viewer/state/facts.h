@@ -43,6 +43,7 @@ struct Facts {
   size_t lane_columns = 1;                        // lanes per line
   size_t lane_lines = 1;                          // lines that fit
   size_t all_lane_lines = 1;                      // of all lanes
+  size_t rank_lanes = 1;                          // ranks of the focused run that were drawn
   size_t overview_rows = 0;                       // of the list in their place,
   size_t overview_lines = 1;                      // and how many of these were drawn
   std::vector<FrontPanel> tabs{};                 // of panels in the lanes' place, or none

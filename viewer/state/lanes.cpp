@@ -89,6 +89,16 @@ void open_from_overview(ViewState& state, const Facts& facts, size_t run,
   std::erase(state.lanes.folded, facts.keys[run]);
 }
 
+namespace {
+
+void scroll_ranks(ViewState& state, const Facts& facts, int64_t ranks) {
+  const size_t most = facts.most_ranks - std::min(facts.most_ranks, facts.rank_lanes);
+  state.lanes.first_rank = static_cast<size_t>(std::clamp<int64_t>(
+      static_cast<int64_t>(state.lanes.first_rank) + ranks, 0, static_cast<int64_t>(most)));
+}
+
+}  // namespace
+
 void scroll_lanes(ViewState& state, const Facts& facts, int64_t lines) {
   if (state.overview.is_open) {
     const size_t most = facts.overview_rows - std::min(facts.overview_rows, facts.overview_lines);
@@ -98,6 +108,7 @@ void scroll_lanes(ViewState& state, const Facts& facts, int64_t lines) {
   }
   const size_t all = lines_of(unfolded_runs(state, facts).size(), facts);
   const auto last = static_cast<int64_t>(all - std::min(all, facts.lane_lines));
+  if (last == 0 && state.ranks == Ranks::each) return scroll_ranks(state, facts, lines);
   state.lanes.first = static_cast<size_t>(
       std::clamp<int64_t>(static_cast<int64_t>(state.lanes.first) + lines, 0, last));
 }

@@ -156,6 +156,7 @@ Json lanes_json(const ViewState& state, const std::string& folder) {
   }
   return {{"sort", to_string(lanes.sort)},
           {"first", lanes.first},
+          {"first_rank", lanes.first_rank},
           {"folded", folded},
           {"closed", paths_json(lanes.closed, folder)},
           {"names", names}};
@@ -169,6 +170,7 @@ Lanes lanes_of(const Json& json, const std::vector<PlanRequest>& plans, const st
   const Lanes usual;
   Lanes lanes{.sort = value_of(json, "sort", usual.sort),
               .first = whole_or(json, "first", usual.first),
+              .first_rank = whole_or(json, "first_rank", usual.first_rank),
               .folded = {},
               .closed = paths_of(json, "closed", folder),
               .names = {}};

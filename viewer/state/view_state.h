@@ -129,6 +129,7 @@ struct LaneName {
 struct Lanes {
   LaneSort sort{};
   size_t first = 0;                 // first shown line
+  size_t first_rank = 0;            // first shown rank of a run that shows each of its ranks
   std::vector<std::string> folded;  // shown only by name and peak
   std::vector<std::string> closed;  // not opened, although their file or folder is
   std::vector<LaneName> names;
