@@ -12,6 +12,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "base/units.h"
 #include "profiler/exchange/write_recording.h"
@@ -255,11 +256,11 @@ TEST_CASE("a block's details are those recorded, with its whole stack") {
       Pick{.block = static_cast<uint32_t>(mlp - blocks.begin()), .category = Category::activation};
   presenter.restore(state);
   const std::string text = presenter.pick_text();
-  for (const char* part : {"mlp3\n", "category  activation\n", "(3145728 bytes)\n",
-                           "born      step 0, 0.", "born in   FORWARD",
-                           "freed     step 0, 0.", "freed in  BACKWARD", "operator  aten::mm\n",
-                           "module    Model > Mlp\n", "  aten::mm\n  Mlp.forward  /u/model.py:90\n",
-                           "  main  /u/train.py:100\n", "in        keep, rank 0\n"}) {
+  for (const char* part :
+       {"mlp3\n", "category  activation\n", "(3145728 bytes)\n", "born      step 0, 0.",
+        "born in   FORWARD", "freed     step 0, 0.", "freed in  BACKWARD", "operator  aten::mm\n",
+        "module    Model > Mlp\n", "  aten::mm\n  Mlp.forward  /u/model.py:90\n",
+        "  main  /u/train.py:100\n", "in        keep, rank 0\n"}) {
     CAPTURE(text, part);
     CHECK(text.find(part) != std::string::npos);
   }
@@ -367,6 +368,29 @@ TEST_CASE("with another run in focus the tree shows changes, and a search its re
   CHECK(says(presenter, fmt::format("mlp.forward: {}, {:.1f} %", bytes_text(shares.part),
                                     100.0 * static_cast<double>(shares.part) /
                                         static_cast<double>(shares.all))));
+}
+
+TEST_CASE("a search lists its hits that are alive at the moment, and no others") {
+  Presenter presenter(stacked_runs().state, "");
+  presenter.set_search("mlp.forward");
+  std::map<std::pair<std::string, Category>, int64_t> alive;
+  const Lane& searched = presenter.runs()[presenter.state().focus].at_peak().lane;
+  for (const uint32_t index : searched.alive_after(searched.peak().max_change)) {
+    const Block& block = searched.arrays().blocks[index];
+    const std::string name(searched.label(block));
+    if (name.starts_with("mlp")) alive[{name, block.category}] += block.given_bytes;
+  }
+  REQUIRE(alive.size() > 1);
+  CHECK(presenter.facts().alive_rows == alive.size());
+  for (const auto& [place, bytes] : alive) CHECK(says(presenter, bytes_text(bytes)));
+  for (const Area& row : areas_of(presenter, Area::Kind::alive_row)) {
+    press(presenter, row);
+    const Lane& lane = lane_of_pick(presenter);
+    CHECK(lane.label(lane.arrays().blocks[presenter.state().pick->block]).starts_with("mlp"));
+  }
+  presenter.set_search("mlp.forward >1TiB");
+  CHECK(areas_of(presenter, Area::Kind::alive_row).empty());
+  CHECK(says(presenter, "nothing found"));
 }
 
 TEST_CASE("details have room beside narrow lanes without covering other parts") {

@@ -94,10 +94,15 @@ std::string change_in_words(int64_t a_bytes, int64_t b_bytes, int64_t noise_byte
 
 std::vector<AliveRow> alive_rows(const Lane& lane, const ActionNames& names, int64_t change,
                                  Grouping grouping) {
+  return rows_of(lane, names, change, grouping, lane.alive_after(change));
+}
+
+std::vector<AliveRow> rows_of(const Lane& lane, const ActionNames& names, int64_t change,
+                              Grouping grouping, const std::vector<uint32_t>& alive) {
   const int64_t step = step_of_change(lane, change);
   std::map<std::pair<std::string, std::optional<Category>>, AliveRow> groups;
   std::vector<AliveRow> rows;
-  for (const uint32_t index : lane.alive_after(change)) {
+  for (const uint32_t index : alive) {
     const Block& block = lane.arrays().blocks[index];
     const int64_t age = age_in_steps(block, step);
     AliveRow own{.name = name_of_block(lane, names, block, age, grouping),

@@ -60,6 +60,9 @@ struct AliveRow {
 /// total of that moment. The largest row comes first; rows of equal size are sorted by name.
 std::vector<AliveRow> alive_rows(const Lane& lane, const ActionNames& names, int64_t change,
                                  Grouping grouping);
+/// Returns the same for some of the blocks that are alive then.
+std::vector<AliveRow> rows_of(const Lane& lane, const ActionNames& names, int64_t change,
+                              Grouping grouping, const std::vector<uint32_t>& alive);
 
 /// Returns the last step that had begun at a change; -1 if there is none.
 int64_t step_of_change(const Lane& lane, int64_t change);

@@ -220,6 +220,23 @@ Pick pick_of_place(const std::vector<ShownRun>& shown, const ShownRun& one,
           .category = place.category};
 }
 
+Grouping listed_grouping(const ViewState& state) {
+  const bool lists_hits = !state.search.empty() && state.grouping == Grouping::category;
+  return lists_hits ? Grouping::label : state.grouping;
+}
+
+std::vector<AliveRow> listed_rows(const SceneInput& input, const ShownRun& one) {
+  const Lane& lane = one.lane->lane;
+  std::vector<uint32_t> blocks = lane.alive_after(one.change);
+  if (one.index < input.hits.size()) {
+    const std::vector<Hit>& hits = input.hits[one.index].hits;
+    std::erase_if(blocks, [&](uint32_t block) {
+      return !std::ranges::binary_search(hits, block, {}, &Hit::block);
+    });
+  }
+  return rows_of(lane, one.lane->names, one.change, listed_grouping(input.state), blocks);
+}
+
 std::optional<Pick> pick_at(const SceneInput& input, ImageCache& cache, const Area& area, float x,
                             float y) {
   std::vector<ShownRun> shown = shown_of(input);
@@ -238,13 +255,12 @@ std::optional<Pick> pick_at(const SceneInput& input, ImageCache& cache, const Ar
                   .category = category};
     }
     case Area::Kind::alive_row: {
-      const auto rows =
-          alive_rows(one.lane->lane, one.lane->names, one.change, input.state.grouping);
+      const auto rows = listed_rows(input, one);
       if (area.index >= rows.size()) return std::nullopt;
       const AliveRow& row = rows[area.index];
       return Pick{.run = one.index,
                   .rank = one.rank,
-                  .scope = scope_of_row(input.state.grouping),
+                  .scope = scope_of_row(listed_grouping(input.state)),
                   .block = row.block,
                   .category = row.category};
     }

@@ -29,6 +29,13 @@ size_t changed_places(const profiler::Matching& matching);
 Pick pick_of_place(const std::vector<ShownRun>& shown, const ShownRun& one,
                    const profiler::MatchedPlace& place);
 
+/// Returns how the list of what is alive is grouped: hits of a search are listed by name instead of
+/// by category.
+Grouping listed_grouping(const ViewState& state);
+
+/// Returns the rows of the list of what is alive in a run: of all, or of what the search found.
+std::vector<AliveRow> listed_rows(const SceneInput& input, const ShownRun& one);
+
 /// Returns what a press at a point of an area selects; nothing if there is nothing to select.
 std::optional<Pick> pick_at(const SceneInput& input, ImageCache& cache, const Area& area, float x,
                             float y);

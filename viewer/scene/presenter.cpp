@@ -259,8 +259,7 @@ void Presenter::count_alive() {
       static_cast<size_t>(std::ranges::count_if(picture_.areas, [&](const Area& area) {
         return area.kind == Area::Kind::lane && area.run == one.index;
       }));
-  facts_.alive_rows =
-      alive_rows(one.lane->lane, one.lane->names, one.change, state_.grouping).size();
+  facts_.alive_rows = listed_rows(input(), one).size();
   facts_.place_rows = changed_places(shown_places(input(), cache_, shown));
   const Lane& lane = one.lane->lane;
   const auto x_of = [&](std::optional<int64_t> change) {

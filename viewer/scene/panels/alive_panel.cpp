@@ -26,7 +26,7 @@ bool is_row_picked(const Scene& scene, const AliveRow& row) {
   const auto& pick = scene.state().pick;
   const ShownRun& one = scene.focus();
   if (!pick || pick->run != one.index || pick->rank != one.rank) return false;
-  switch (scene.state().grouping) {
+  switch (listed_grouping(scene.state())) {
     case Grouping::category:
       return row.category == pick->category;
     case Grouping::none:
@@ -69,7 +69,7 @@ void draw_alive_row(Scene& scene, const AliveRow& row, int64_t total, size_t ind
 }
 
 void draw_rows(Scene& scene, const ShownRun& one, Box& box, float reserve) {
-  const auto rows = alive_rows(one.lane->lane, one.lane->names, one.change, scene.state().grouping);
+  const auto rows = listed_rows(scene.in, one);
   Painter& paint = scene.paint;
   int64_t rest = 0;
   size_t left_out = 0;
@@ -94,7 +94,7 @@ void draw_rows(Scene& scene, const ShownRun& one, Box& box, float reserve) {
 
 /// Draws each row as an area of its size.
 void draw_areas(Scene& scene, const ShownRun& one, Box& box, float reserve) {
-  auto rows = alive_rows(one.lane->lane, one.lane->names, one.change, scene.state().grouping);
+  auto rows = listed_rows(scene.in, one);
   std::erase_if(rows, [](const AliveRow& row) { return row.bytes <= 0; });
   std::vector<int64_t> bytes;
   for (const AliveRow& row : rows) bytes.push_back(row.bytes);
@@ -371,6 +371,21 @@ void draw_why(Scene& scene, const ShownRun& one, Box box) {
                    paint.colors.muted, Style::small);
 }
 
+/// Says how many of the blocks that a search found are listed: those that are alive.
+void draw_found_line(Scene& scene, const ShownRun& one, Box& box) {
+  const SearchHits& found = scene.in.hits[one.index];
+  const Lane& lane = one.lane->lane;
+  const auto alive = std::ranges::count_if(found.hits, [&](const Hit& hit) {
+    return lane.arrays().blocks[hit.block].is_alive_after(one.change);
+  });
+  const std::string text = fmt::format(
+      "{}: {} of {} blocks found are alive here, {}; N goes to the next", scene.state().search,
+      alive, found.hits.size(), bytes_text(found.alive_bytes(lane, one.change)));
+  box = scene.paint.text_lines(box,
+                               found.hits.empty() ? scene.state().search + ": nothing found" : text,
+                               scene.paint.colors.accent, Style::small);
+}
+
 void draw_comparison(Scene& scene, Box box) {
   Painter& paint = scene.paint;
   const profiler::Matching& matching = shown_places(scene.in, scene.cache, scene.shown);
@@ -383,7 +398,7 @@ void draw_comparison(Scene& scene, Box box) {
 
 /// Draws the places of a run that is not compared, unless the rows above are already places.
 void draw_largest(Scene& scene, Box box) {
-  const Grouping grouping = scene.state().grouping;
+  const Grouping grouping = listed_grouping(scene.state());
   const bool has_places = grouping == Grouping::none || grouping == Grouping::label;
   if (has_places || box.h < scene.paint.px(20 + 2 * kPlaceLine)) return;
   scene.paint.text(box.take_top(scene.paint.px(20)), "Largest places", scene.paint.colors.text,
@@ -404,8 +419,9 @@ void draw_alive(Scene& scene) {
     draw_alive_head(scene, one, "Around", "allocated and freed", box);
     return draw_events(scene, one, box);
   }
-  const auto grouping = grouping_words(scene.state().grouping);
+  const auto grouping = grouping_words(listed_grouping(scene.state()));
   draw_alive_head(scene, one, "Alive at", fmt::format("by {}", grouping), box);
+  if (one.index < scene.in.hits.size()) draw_found_line(scene, one, box);
   const bool compares = !Scene::is_baseline(one);
   const float reserve = compares ? box.h * kPlacesPart : 0;
   if (scene.state().panels.treemap) {
