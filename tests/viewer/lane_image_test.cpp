@@ -2,6 +2,7 @@
 
 #include "viewer/scene/lane_image.h"
 
+#include <algorithm>
 #include <catch2/catch_get_random_seed.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
@@ -159,6 +160,53 @@ TEST_CASE("by address, blocks that are alive together do not overlap") {
   CHECK(bytes == picture.shown_bytes);
   CHECK(bytes >= lane.peak().max_bytes);
   CHECK(covered(picture.image, 200) > 0);
+}
+
+TEST_CASE("a segment is pale where no tensor lies, and its addresses have marks") {
+  profiler::Profile profile;
+  profile.header.device = "cuda";
+  profile.strings = {"", "model.py:7 forward"};
+  const auto add = [&](int64_t time_ns, uint64_t address, int64_t bytes, profiler::Space space,
+                       bool is_free = false) {
+    profile.events.push_back(
+        {.time_ns = time_ns,
+         .address = address,
+         .value = bytes,
+         .label = 1,
+         .kind = is_free ? profiler::EventKind::free : profiler::EventKind::alloc,
+         .space = space});
+  };
+  constexpr int64_t kMiB = 1 << 20;
+  constexpr uint64_t kBegin = 0x7f0000000000;
+  add(0, kBegin, 64 * kMiB, profiler::Space::segment);
+  add(1, kBegin, 16 * kMiB, profiler::Space::device);               // to the end
+  add(50, kBegin + 32 * kMiB, 16 * kMiB, profiler::Space::device);  // the second half
+  add(100, kBegin + 32 * kMiB, 0, profiler::Space::device, true);
+  const Lane lane = lane_of(profile, profiler::Space::segment);
+  const ActionNames names(lane.info().header);
+  const Warp warp = warp_of(Alignment::time, {&lane, &names}, {&lane, &names});
+  const AddressPicture picture = address_image(lane, warp, warp.extent(), 100, plain(643, 1));
+  REQUIRE(picture.ranges.size() == 1);
+  const auto at = [&](int x, int64_t mib) {  // ten pixels a MiB
+    return picture.image.at(x, 642 - static_cast<int>(10 * mib + 5));
+  };
+  const uint32_t used = at(50, 0);
+  const uint32_t pale = at(50, 20);
+  CHECK(used != pale);
+  CHECK(pale != 0);  // the segment is there
+  CHECK(at(75, 15) == used);
+  CHECK(at(75, 40) == used);
+  CHECK(at(25, 40) == pale);  // before the tensor was allocated
+  CHECK(at(75, 31) == pale);
+  CHECK(at(75, 60) == pale);
+  std::vector<std::string> marks;
+  for (const ImageMark& mark : picture.image.marks) marks.push_back(mark.text);
+  REQUIRE(marks.size() > 3);
+  CHECK(marks[0] == "0x7f0000000000");
+  const auto middle = std::ranges::find(picture.image.marks, "+32 MiB", &ImageMark::text);
+  REQUIRE(middle != picture.image.marks.end());
+  CHECK(std::abs(middle->row - 320) < 1);
+  CHECK(picture.image.caption.find("pale where it is free") != std::string::npos);
 }
 
 }  // namespace shardlens::viewer

@@ -129,8 +129,8 @@ const Span* Lane::span_at(int64_t time_ns) const {
 int64_t Lane::used_bytes(uint32_t segment, int64_t time_ns) const {
   int64_t bytes = 0;
   for (const SegmentUse& use : sections_.uses) {
-    if (use.time_ns > time_ns) break;
-    if (use.block == segment) bytes += use.bytes;
+    if (use.begin_ns > time_ns) break;
+    if (use.block == segment && use.end_ns > time_ns) bytes += use.bytes;
   }
   return bytes;
 }

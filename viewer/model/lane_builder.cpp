@@ -216,18 +216,18 @@ void LaneBuilder::take_tensor(const Event& event) {
   const int64_t given = tracker_.take(event);
   const auto at = tensors_.find(event.address);
   if (at != tensors_.end()) {
-    use_segments(at->first, at->second, -1);
+    use_segments(at->first, at->second, false);
     tensors_.erase(at);
   }
   if (event.kind != EventKind::alloc) return;
   explain_segments(event);
   tensors_[event.address] = given;
-  use_segments(event.address, given, 1);
+  use_segments(event.address, given, true);
 }
 
-/// Notes that bytes at an address are given to a tensor or, with a sign of -1, taken back. In
-/// expandable memory they may span several ranges that were mapped one after the other.
-void LaneBuilder::use_segments(uint64_t address, int64_t bytes, int64_t sign) {
+/// Notes that bytes at an address are given to a tensor or taken back. In expandable memory they
+/// may span several ranges that were mapped one after the other.
+void LaneBuilder::use_segments(uint64_t address, int64_t bytes, bool begins) {
   const uint64_t end = address + static_cast<uint64_t>(bytes);
   auto at = segments_.upper_bound(address);
   if (at != segments_.begin()) --at;
@@ -236,20 +236,28 @@ void LaneBuilder::use_segments(uint64_t address, int64_t bytes, int64_t sign) {
     const auto size = static_cast<uint64_t>(data_.blocks[at->second].given_bytes);
     const uint64_t to = std::min(end, at->first + size);
     if (from >= to) continue;
-    data_.uses.push_back({.time_ns = last_ns_,
-                          .bytes = sign * static_cast<int64_t>(to - from),
+    const auto before = uses_.find(from);
+    if (before != uses_.end()) data_.uses[before->second].end_ns = last_ns_;
+    if (!begins) {
+      uses_.erase(from);
+      continue;
+    }
+    uses_[from] = data_.uses.size();
+    data_.uses.push_back({.begin_ns = last_ns_,
+                          .address = from,
+                          .bytes = static_cast<int64_t>(to - from),
                           .block = at->second});
   }
 }
 
 /// Notes this for every tensor in a range of addresses, as far as the tensor lies in the range.
-void LaneBuilder::use_segments_of(uint64_t from, uint64_t to, int64_t sign) {
+void LaneBuilder::use_segments_of(uint64_t from, uint64_t to, bool begins) {
   auto tensor = tensors_.upper_bound(from);
   if (tensor != tensors_.begin()) --tensor;
   for (; tensor != tensors_.end() && tensor->first < to; ++tensor) {
     const uint64_t begin = std::max(from, tensor->first);
     const uint64_t end = std::min(to, tensor->first + static_cast<uint64_t>(tensor->second));
-    if (begin < end) use_segments(begin, static_cast<int64_t>(end - begin), sign);
+    if (begin < end) use_segments(begin, static_cast<int64_t>(end - begin), begins);
   }
 }
 
@@ -284,7 +292,7 @@ void LaneBuilder::remove_segments(const Event& event) {
     const uint32_t block = begin_block(rest, rest.value);
     if (block == profiler::AddressMap::kNone) return;
     segments_[from] = block;
-    use_segments_of(from, to, 1);
+    use_segments_of(from, to, true);
   };
   auto at = segments_.upper_bound(begin);
   if (at != segments_.begin()) --at;
@@ -295,7 +303,7 @@ void LaneBuilder::remove_segments(const Event& event) {
     const uint32_t block = at->second;
     ++at;
     if (old_end <= begin) continue;
-    use_segments_of(old.address, old_end, -1);
+    use_segments_of(old.address, old_end, false);
     segments_.erase(old.address);
     end_block(block, event.time_ns);
     has_ended = true;

@@ -36,8 +36,8 @@ class LaneBuilder {
   void recategorise(const profiler::Event& event);
   void take_segment(const profiler::Event& event);
   void take_tensor(const profiler::Event& event);
-  void use_segments_of(uint64_t from, uint64_t to, int64_t sign);
-  void use_segments(uint64_t address, int64_t bytes, int64_t sign);
+  void use_segments_of(uint64_t from, uint64_t to, bool begins);
+  void use_segments(uint64_t address, int64_t bytes, bool begins);
   void take_module(const profiler::Event& event);
   void take_failure(const profiler::Event& event);
   void explain_segments(const profiler::Event& event);
@@ -58,6 +58,7 @@ class LaneBuilder {
   profiler::AddressMap live_;              // indices of blocks by address
   std::map<uint64_t, uint32_t> segments_;  // in a lane of segments, their blocks by address,
   std::map<uint64_t, int64_t> tensors_;    // and the bytes of tensors in them, by address
+  std::map<uint64_t, size_t> uses_;        // and the uses that have not ended, by address
   std::vector<uint32_t> unexplained_;      // segments that were taken since the last allocation
   LaneData data_;
   profiler::Phase phase_ = profiler::Phase::starting;

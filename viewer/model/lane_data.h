@@ -105,10 +105,12 @@ struct FailedRequest {
   Category category{};
 };
 
-/// Bytes of a segment that are given to a tensor or, below 0, taken back. Only lanes of segments
-/// have these.
+/// A part of a segment that a tensor had for a time. Only lanes of segments have these, in the
+/// order in which they begin.
 struct SegmentUse {
-  int64_t time_ns = 0;
+  int64_t begin_ns = 0;
+  int64_t end_ns = INT64_MAX;  // of a tensor that is never freed
+  uint64_t address = 0;
   int64_t bytes = 0;
   uint64_t block = 0;  // the segment
 };

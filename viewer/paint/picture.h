@@ -56,13 +56,21 @@ enum class Style : uint8_t { small, body, strong, title, figure };
 constexpr int kStyles = 5;
 constexpr std::array<float, kStyles> kPoints = {11.5F, 13, 13, 19, 17};
 
+/// A mark at the left of an image: a place on an axis, or where a range of the axis begins.
+struct ImageMark {
+  double row = 0;  // from below
+  std::string text;
+  bool is_begin = false;
+};
+
 struct Image {
   int width = 0;
   int height = 0;
-  std::vector<uint32_t> pixels;  // row by row
-  std::string caption;           // what the picture must say about it
-  uint64_t version = 0;          // differs if the content differs
-  bool is_bottom_up = false;     // the first row is the lowest, as in OpenGL
+  std::vector<uint32_t> pixels;       // row by row
+  std::string caption;                // what the picture must say about it
+  std::vector<ImageMark> marks = {};  // and beside it
+  uint64_t version = 0;               // differs if the content differs
+  bool is_bottom_up = false;          // the first row is the lowest, as in OpenGL
 
   /// Returns the index of the first pixel of the row `y`, which counts from the top.
   size_t begin_of_row(int y) const {

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/units.h"
+#include "viewer/paint/axis.h"
 
 namespace shardlens::viewer {
 
@@ -34,18 +35,13 @@ constexpr std::array kPlaceColors = {Color{0x56, 0xB4, 0xE9, 255}, Color{0xE6, 0
 /// Colours blocks by category, or by place if all are in the category of what is not known.
 class BlockColors {
  public:
-  explicit BlockColors(const Lane& lane) : lane_(lane) {
-    const Extent& peak = lane.peak();
-    by_place_ = peak.at_max[static_cast<size_t>(Category::other)] == peak.max_bytes;
-  }
+  explicit BlockColors(const Lane& lane) : lane_(lane), by_place_(are_colored_by_place(lane)) {}
 
   Color color(uint32_t index) const {
     const Block& block = lane_.arrays().blocks[index];
     const std::string_view place = lane_.label(block);
     if (!by_place_ || place.empty()) return shaded(color_of(block.category), index);
-    uint32_t hash = 0x811c9dc5;  // FNV-1a: a place has one colour in all pictures
-    for (const char c : place) hash = (hash ^ static_cast<unsigned char>(c)) * 0x01000193;
-    return shaded(kPlaceColors[hash % kPlaceColors.size()], index);
+    return shaded(place_color(place), index);
   }
 
  private:
@@ -232,6 +228,17 @@ Placement placement_of(const std::vector<VisibleBlock>& seen, int height) {
 
 }  // namespace
 
+bool are_colored_by_place(const Lane& lane) {
+  const Extent& peak = lane.peak();
+  return peak.at_max[static_cast<size_t>(Category::other)] == peak.max_bytes;
+}
+
+Color place_color(std::string_view place) {
+  uint32_t hash = 0x811c9dc5;  // FNV-1a
+  for (const char c : place) hash = (hash ^ static_cast<unsigned char>(c)) * 0x01000193;
+  return kPlaceColors[hash % kPlaceColors.size()];
+}
+
 Image block_stack_image(const Lane& lane, const Columns& columns, const LaneStyle& style) {
   Image image = empty_image(columns.size(), style);
   const double scale = pixels_per_byte(style);
@@ -306,6 +313,73 @@ std::optional<StackPoint> stack_point(const Lane& lane, const Extent& column,
   return std::nullopt;
 }
 
+namespace {
+
+/// Returns where a time lies in a picture, in pixels.
+double x_of_time(const Lane& lane, const Warp& warp, int64_t time_ns, const Range& range,
+                 int width) {
+  const auto time = static_cast<double>(std::min(time_ns, lane.info().end_ns));
+  const double x =
+      warp.x_of(warp.is_by_change() ? static_cast<double>(lane.change_at(time)) : time);
+  return (x - range.begin) * width / range.length();
+}
+
+/// Draws the parts of segments that tensors have, over the pale segments.
+void draw_uses(Image& image, const Lane& lane, const Warp& warp, const Range& range,
+               const Placement& placement, const std::vector<VisibleBlock>& seen) {
+  if (lane.arrays().uses.empty()) return;
+  const BlockColors block_colors(lane);
+  std::vector<bool> is_seen(lane.arrays().blocks.size());
+  for (const VisibleBlock& one : seen) is_seen[one.index] = true;
+  for (const SegmentUse& use : lane.arrays().uses) {
+    if (!is_seen[use.block]) continue;
+    const double x0 = x_of_time(lane, warp, use.begin_ns, range, image.width);
+    if (x0 >= image.width) break;
+    const double x1 = x_of_time(lane, warp, use.end_ns, range, image.width);
+    if (x1 <= 0 || x1 - x0 < 0.5) continue;
+    const double low = placement.y_of(use.address);
+    const double high = low + static_cast<double>(use.bytes) * placement.pixels_per_byte;
+    const int left = static_cast<int>(std::lround(std::max(0.0, x0)));
+    fill(image, left, std::max(left + 1, static_cast<int>(std::lround(x1))),
+         static_cast<int>(std::lround(low)), static_cast<int>(std::lround(high)),
+         block_colors.color(static_cast<uint32_t>(use.block)));
+  }
+}
+
+Color pale(const Color& color, const Color& ground) {
+  const auto mix = [](uint8_t a, uint8_t b) { return static_cast<uint8_t>((a + 3 * b) / 4); };
+  return {mix(color.r, ground.r), mix(color.g, ground.g), mix(color.b, ground.b), 255};
+}
+
+/// Returns the marks beside ranges of addresses: where each begins, and round distances from there.
+std::vector<ImageMark> address_marks(const Placement& placement, const LaneStyle& style) {
+  constexpr double kMarkDistance = 34;  // pixels, at the scale of the lines
+  std::vector<ImageMark> marks;
+  for (size_t i = 0; i < placement.ranges.size(); ++i) {
+    const ShownAddresses& range = placement.ranges[i];
+    const auto bytes = static_cast<double>(range.end - range.begin);
+    const double rows = bytes * placement.pixels_per_byte;
+    marks.push_back({placement.bottoms[i], fmt::format("{:#x}", range.begin), true});
+    const auto most = static_cast<int>(rows / (kMarkDistance * std::max(1, style.edge)));
+    if (most < 1) continue;
+    for (const Tick& tick : byte_ticks(bytes, most)) {
+      if (tick.at <= 0) continue;
+      marks.push_back(
+          {placement.bottoms[i] + tick.at * placement.pixels_per_byte, "+" + tick.text, false});
+    }
+  }
+  return marks;
+}
+
+std::string caption_of(const AddressPicture& picture, const Lane& lane) {
+  return fmt::format("{} of addresses in {} range{}{}{}", bytes_text(picture.shown_bytes),
+                     picture.ranges.size(), picture.ranges.size() == 1 ? "" : "s",
+                     are_colored_by_place(lane) ? ", coloured by place" : "",
+                     lane.arrays().uses.empty() ? "" : ", pale where it is free");
+}
+
+}  // namespace
+
 AddressPicture address_image(const Lane& lane, const Warp& warp, const Range& range, int width,
                              const LaneStyle& style) {
   AddressPicture picture{
@@ -314,6 +388,8 @@ AddressPicture address_image(const Lane& lane, const Warp& warp, const Range& ra
   const std::vector<VisibleBlock> seen = seen_blocks(lane, warp, range, width, style);
   Placement placement = placement_of(seen, style.height);
   const BlockColors block_colors(lane);
+  const bool has_uses = !lane.arrays().uses.empty();
+  const Color& ground = colors_of(style.theme).plot;
   std::vector<std::optional<ColumnPart>> marked(static_cast<size_t>(width));
   for (const VisibleBlock& one : seen) {
     const double low = placement.y_of(one.block->address);
@@ -321,21 +397,22 @@ AddressPicture address_image(const Lane& lane, const Warp& warp, const Range& ra
         low + static_cast<double>(one.block->given_bytes) * placement.pixels_per_byte;
     const int x0 = static_cast<int>(std::lround(one.x0));
     const int x1 = std::max(x0 + 1, static_cast<int>(std::lround(one.x1)));
+    const Color color = block_colors.color(one.index);
     fill(picture.image, x0, x1, static_cast<int>(std::lround(low)),
-         static_cast<int>(std::lround(high)), block_colors.color(one.index));
+         static_cast<int>(std::lround(high)), has_uses ? pale(color, ground) : color);
     if (style.marked_block != one.index) continue;
     for (int x = std::max(0, x0); x < std::min(x1, width); ++x) {
       marked[static_cast<size_t>(x)] = ColumnPart{low, high};
     }
   }
+  draw_uses(picture.image, lane, warp, range, placement, seen);
   outline_parts(picture.image, marked, style);
+  picture.image.marks = address_marks(placement, style);
   for (const ShownAddresses& shown : placement.ranges) {
     picture.shown_bytes += static_cast<int64_t>(shown.end - shown.begin);
   }
   picture.ranges = std::move(placement.ranges);
-  picture.image.caption =
-      fmt::format("{} of addresses in {} range{}", bytes_text(picture.shown_bytes),
-                  picture.ranges.size(), picture.ranges.size() == 1 ? "" : "s");
+  picture.image.caption = caption_of(picture, lane);
   return picture;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "viewer/model/lane.h"
@@ -27,6 +28,12 @@ struct StackPoint {
 std::optional<StackPoint> stack_point(const Lane& lane, const Extent& column,
                                       const LaneStyle& style, double y);
 
+/// True if a lane's blocks are coloured by place, because no recording of such memory knows
+/// categories: snapshots of PyTorch, segments.
+bool are_colored_by_place(const Lane& lane);
+/// Returns the colour of a place, the same in all pictures.
+Color place_color(std::string_view place);
+
 /// A range of addresses that is shown. Large holes between ranges are left out.
 struct ShownAddresses {
   uint64_t begin = 0;
@@ -39,7 +46,8 @@ struct AddressPicture {
   int64_t shown_bytes = 0;             // of all ranges
 };
 
-/// Draws every block that lives at least half a pixel as one rectangle, over the x of `range`.
+/// Draws every block that lives at least half a pixel as one rectangle, over the x of `range`. A
+/// segment is pale where no tensor lies for half a pixel.
 AddressPicture address_image(const Lane& lane, const Warp& warp, const Range& range, int width,
                              const LaneStyle& style);
 

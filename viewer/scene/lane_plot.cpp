@@ -101,6 +101,31 @@ void draw_label(Scene& scene, const Box& plot, const std::string& text) {
   paint.text_middle(label, text, paint.colors.text, Style::small);
 }
 
+/// Draws an image's marks: where ranges begin in the plot, the others beside it.
+void draw_image_marks(Scene& scene, const Box& plot, const Image& image) {
+  Painter& paint = scene.paint;
+  const float height = paint.height(Style::small);
+  float last_top = plot.bottom() + height;
+  for (const ImageMark& mark : image.marks) {
+    const float y = std::round(plot.bottom() - static_cast<float>(mark.row));
+    paint.line(plot.x - paint.px(4), y, plot.x, y, paint.colors.muted);
+    if (mark.is_begin) {
+      const float width = paint.width(Style::small, mark.text) + paint.px(6);
+      const auto box =
+          free_place(scene, plot, {plot.x + paint.px(4), y - height - 1, width, height});
+      if (!box) continue;
+      paint.fill(*box, paint.colors.plot.with_alpha(215), paint.px(2));
+      paint.text_middle(*box, mark.text, paint.colors.muted, Style::small);
+      continue;
+    }
+    const float top = y - height / 2;
+    if (top + height > last_top || top < plot.y) continue;
+    last_top = top;
+    paint.text_right({plot.x - paint.px(86), top, paint.px(80), height}, mark.text,
+                     paint.colors.muted, Style::small);
+  }
+}
+
 void draw_rank(Scene& scene, const ShownRun& one, size_t rank, const Box& plot,
                const YAxis& y_axis) {
   LaneStyle style = style_of(scene, plot, y_axis);
@@ -112,6 +137,7 @@ void draw_rank(Scene& scene, const ShownRun& one, size_t rank, const Box& plot,
                                        [&] { return rank_image(scene, one, rank, plot, style); });
   scene.paint.image(plot, image);
   draw_label(scene, plot, image.caption);
+  if (scene.state().ranks != Ranks::each) draw_image_marks(scene, plot, image);
   scene.paint.area({plot, Area::Kind::lane, one.index, rank});
 }
 

@@ -435,7 +435,7 @@ std::string Presenter::hover_text(float x, float y) {
       text += fmt::format("\n{}: {}", words_of(*category, have_shards(shown)), bytes_text(bytes));
     }
   }
-  if (state_.detail == Detail::blocks) {
+  if (state_.detail != Detail::bands) {
     const std::string block = hover_text_of_pick(input(), cache_, *area, x, y);
     if (!block.empty()) text += "\n" + block;
   }

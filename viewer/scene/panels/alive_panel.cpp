@@ -9,6 +9,7 @@
 
 #include "base/units.h"
 #include "viewer/model/compare.h"
+#include "viewer/scene/block_image.h"
 #include "viewer/scene/panels/treemap.h"
 #include "viewer/scene/parts.h"
 #include "viewer/scene/pick.h"
@@ -43,6 +44,16 @@ bool is_row_picked(const Scene& scene, const AliveRow& row) {
   return false;
 }
 
+/// Returns the colour that the focused run's plot gives a block, or its category's if the plot
+/// shows categories.
+Color listed_color(const Scene& scene, uint32_t block, Category category) {
+  const Lane& lane = scene.focus().lane->lane;
+  const bool shows_places = scene.state().detail != Detail::bands && are_colored_by_place(lane);
+  if (!shows_places || block >= lane.arrays().blocks.size()) return color_of(category);
+  const std::string_view place = lane.label(lane.arrays().blocks[block]);
+  return place.empty() ? color_of(category) : place_color(place);
+}
+
 void draw_alive_row(Scene& scene, const AliveRow& row, int64_t total, size_t index, Box box) {
   Painter& paint = scene.paint;
   paint.area({box, Area::Kind::alive_row, scene.focus().index, index});
@@ -50,7 +61,11 @@ void draw_alive_row(Scene& scene, const AliveRow& row, int64_t total, size_t ind
     paint.fill(box.inset(-paint.px(1)), paint.colors.accent.with_alpha(60), paint.px(2));
   }
   Box line = box.take_top(paint.px(17));
-  paint.swatch(line, color_of(row.category));
+  const Grouping grouping = listed_grouping(scene.state());
+  const bool is_place = grouping == Grouping::label || grouping == Grouping::none;
+  const Color color =
+      is_place ? listed_color(scene, row.block, row.category) : color_of(row.category);
+  paint.swatch(line, color);
   Box amount = line.take_right(paint.px(78));
   paint.text_right(amount, bytes_text(row.bytes), paint.colors.text, Style::small);
   const std::string count = row.count > 1 ? fmt::format(" x {}", row.count) : "";
@@ -64,8 +79,7 @@ void draw_alive_row(Scene& scene, const AliveRow& row, int64_t total, size_t ind
                 : 0;
   const Box bar = box.take_top(paint.px(4));
   paint.fill(bar, paint.colors.grid, paint.px(2));
-  paint.fill({bar.x, bar.y, std::max(1.F, bar.w * share), bar.h}, color_of(row.category),
-             paint.px(2));
+  paint.fill({bar.x, bar.y, std::max(1.F, bar.w * share), bar.h}, color, paint.px(2));
 }
 
 void draw_rows(Scene& scene, const ShownRun& one, Box& box, float reserve) {
@@ -189,7 +203,7 @@ void draw_matched_place(Scene& scene, const profiler::MatchedPlace& row, size_t 
       paint.triangle(arrow.x, arrow.y + arrow.h / 2, paint.px(8), growth > 0, color);
     }
   }
-  paint.swatch(line, color_of(row.category));
+  paint.swatch(line, listed_color(scene, row.b_block, row.category));
   const std::string amount = amount_of(row, compares);
   const float width = std::min(line.w / 2, paint.width(Style::small, amount) + paint.px(8));
   paint.text_right(line.take_right(width), amount, color, Style::small);
