@@ -52,7 +52,7 @@ class Case:
 
     def needs(self):
         imports = re.findall(r"^(?:import|from) (\w+)", self.before.text(), re.MULTILINE)
-        return [name for name in imports if name in ("transformers", "lightning", "torchvision")]
+        return [name for name in imports if name in ("transformers", "lightning", "torchvision", "diffusers")]
 
 
 def case(lever, script, edits=(), *, before=(), given=(), added=(), flags=WORLD, environment=(),
@@ -426,6 +426,11 @@ def of_trainer():
     yield case("batch=1", "trainer.py",
                [("train_batch_size=4, gradient_accumulation_steps=2",
                  "train_batch_size=1, gradient_accumulation_steps=8")], flags=ALONE)
+    yield case("batch=2", "trainer.py",
+               [("train_batch_size=4, gradient_accumulation_steps=2",
+                 "train_batch_size=2, gradient_accumulation_steps=4")],
+               before=[("Trainer, TrainingArguments\n", "Seq2SeqTrainingArguments as TrainingArguments, Trainer\n")],
+               flags=ALONE)
     yield case("attention=eager", "trainer.py",
                [("use_cache=False", 'use_cache=False, attn_implementation="eager"')], flags=ALONE)
     for strategy in ("ddp", "fsdp"):
@@ -440,7 +445,42 @@ def of_trainer():
                  'gradient_as_bucket_view=True)\n')], given=["ddp"], flags=FOUR)
 
 
-CASES = [*of_transformer(), *of_new_levers(), *of_losses(), *of_guide(), *of_others(), *of_trainer()]
+ALLOCATOR = (("max-split=20", "max_split_size_mb:20"), ("gc-threshold=0.8", "garbage_collection_threshold:0.8"),
+             ("roundup=4", "roundup_power2_divisions:4"))
+
+
+def of_second_programs():
+    """Levers on a program of another kind than the one above."""
+    for lever, setting in ALLOCATOR:
+        environment = [("PYTORCH_CUDA_ALLOC_CONF", setting)]
+        yield case(lever, "guide.py", environment=environment)
+        yield case(lever, "trainer.py", environment=environment, flags=ALONE)
+    yield case("expandable-segments", "lit.py", given=["ddp"], flags=FOUR,
+               environment=[("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")])
+    yield case("reduce-dtype=bf16", "guide.py",
+               [("    arguments = {}\n",
+                 '    arguments = {"mp_policy": MixedPrecisionPolicy(reduce_dtype=torch.bfloat16)}\n')])
+    yield case("bucket-size=5", "lit.py",
+               [('else "ddp"\n', 'else __import__("lightning").pytorch.strategies.DDPStrategy(bucket_cap_mb=5)\n')],
+               given=["ddp"], flags=FOUR)
+    yield case("zero-redundancy", "lit.py",
+               [("return torch.optim.AdamW(self.parameters(), lr=1e-3)",
+                 "from torch.distributed.optim import ZeroRedundancyOptimizer\n"
+                 "        return ZeroRedundancyOptimizer(self.parameters(), optimizer_class=torch.optim.AdamW, "
+                 "lr=1e-3)")], given=["ddp"], flags=FOUR)
+    yield case("recompute", "levers/unet.py",
+               [(").cuda()\n", ").cuda()\n    model.enable_gradient_checkpointing()\n")], flags=ALONE)
+    yield case("optimizer=fused", "levers/unet.py", [("lr=1e-4)", "lr=1e-4, fused=True)")], flags=ALONE)
+    yield case("autocast=bf16", "levers/unet.py",
+               [("predicted = model(noisy, times, return_dict=False)[0]",
+                 f"with {BF16}:\n            predicted = model(noisy, times, return_dict=False)[0]")], flags=ALONE)
+    yield case("activations=host", "levers/unet.py",
+               [("predicted = model(noisy, times, return_dict=False)[0]",
+                 f"with {SAVE}:\n            predicted = model(noisy, times, return_dict=False)[0]")], flags=ALONE)
+
+
+CASES = [*of_transformer(), *of_new_levers(), *of_losses(), *of_guide(), *of_others(), *of_trainer(),
+         *of_second_programs()]
 
 
 # --- running --------------------------------------------------------------------------------------
@@ -482,10 +522,11 @@ def by_turns(cases):
 
 def check_idle():
     """A lever that changes nothing, or that the program does already, leaves no recording."""
-    for lever, script, why in (("bucket-view", "guide.py", "it applies to programs that use Distributed"),
-                               ("optimizer=fused", "llama.py", "does that already")):
+    for lever, script, why in (("bucket-view", ["guide.py"], "it applies to programs that use Distributed"),
+                               ("step-in-backward", ["guide.py", "--clip"], "the program clips gradients"),
+                               ("optimizer=fused", ["llama.py"], "does that already")):
         with tempfile.TemporaryDirectory() as folder:
-            run = OnNullDevice(folder, PYTHON, HERE / "scripts" / script,
+            run = OnNullDevice(folder, PYTHON, HERE / "scripts" / script[0], *script[1:],
                                flags=[*WORLD, "--with", lever])
             run.expect(5, f"{lever} does not apply: ", why)
             if list(run.out.rglob("*.slp")):
