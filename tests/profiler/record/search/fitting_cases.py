@@ -4,21 +4,26 @@ were to be tried, run one by one, none that costs less fits.
 
     fitting_cases.py long [PROGRAM...]
 
-It prints how long each search took. recorded.py says which Python runs the programs.
+It prints a row for each program: what it takes, in GiB, the first row of the answer and what it takes, how
+many sets were run and in which time, and the memory of the host that the largest process took. recorded.py
+says which Python runs the programs; those that name an environment of tests/programs are skipped without it.
 """
 
 import concurrent.futures
 import dataclasses
 import itertools
 import json
+import os
 import pathlib
-import resource
+import subprocess
 import sys
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+TESTS = pathlib.Path(__file__).resolve().parents[3]
+sys.path[:0] = [str(TESTS / "profiler" / "record"), str(TESTS / "programs")]
 from levers_cases import BF16, CALL, EVERY_SECOND, SAVE, Version, around  # noqa: E402
-from recorded import PYTHON, Recorded, report_of, run_cases, shardlens  # noqa: E402
+from program import FOLDER  # noqa: E402
+from recorded import PROGRAM, PYTHON, Recorded, report_of, run_cases  # noqa: E402
 
 # Seven of one kind cost less than one of the next; a part of the model costs half of the whole.
 KINDS = (("optimizer=fused", "optimizer=single", "bucket-view", "expandable-segments"),
@@ -50,8 +55,19 @@ class Program:
     levers: dict  # by name: the edit
     before: tuple = ()
     given: tuple = ()
+    environment: str = ""  # of tests/programs; else recorded.py says which Python runs it
 
-    def version(self, levers=()):
+    @property
+    def python(self):
+        return FOLDER / self.environment / "bin" / "python" if self.environment else PYTHON
+
+    @property
+    def why_not(self):
+        """Returns why the program cannot be run here, or None."""
+        is_there = pathlib.Path(self.python).exists()
+        return None if is_there else f"{self.python} is missing; `make test-programs` makes it"
+
+    def version(self, levers):
         edits = [self.levers[lever] for lever in levers]
         return Version(self.script, (*self.given, *(word for one in edits for word in one.added)),
                        (*self.before, *(pair for one in edits for pair in one.edits)),
@@ -62,7 +78,7 @@ class Program:
         folder.mkdir(exist_ok=True)
         script = folder / pathlib.Path(self.script).name
         script.write_text(version.text())
-        return [PYTHON, script, *version.arguments]
+        return [self.python, script, *version.arguments]
 
 
 def on_ranks(gpu, world):
@@ -79,6 +95,8 @@ DDP = ("(model.cuda())", "(model.cuda(), gradient_as_bucket_view=True)")
 ZERO = ("torch.optim.AdamW(model.parameters()",
         "__import__('torch.distributed.optim').distributed.optim.ZeroRedundancyOptimizer("
         "model.parameters(), optimizer_class=torch.optim.AdamW")
+
+DENOISED = "model(noisy, times, return_dict=False)[0]"
 
 PROGRAMS = {
     "vit": Program(
@@ -101,6 +119,15 @@ PROGRAMS = {
          "activations=host": Edit((around(CALL, SAVE),)),
          "autocast=bf16": Edit((around(CALL, BF16),))},
         given=("--strategy", "ddp")),
+    "unet": Program(
+        "levers/unet.py", ("--device", "null:l4"), "l4",
+        {"recompute=full": Edit(((".cuda()\n    scheduler", ".cuda()\n    model.enable_gradient_checkpointing()\n"
+                                  "    scheduler"),)),
+         "optimizer=fused": Edit((("lr=1e-4)", "lr=1e-4, fused=True)"),)),
+         "empty-cache": Edit((("optimizer.step()", "optimizer.step()\n        torch.cuda.empty_cache()"),)),
+         "autocast=bf16": Edit(((f"predicted = {DENOISED}", f"with {BF16}:\n            predicted = {DENOISED}"),)),
+         "expandable-segments": SEGMENTS},
+        given=("--size", "256", "--batch", "12"), environment="vision"),
 }
 
 
@@ -125,9 +152,13 @@ def sets_of(levers):
 
 def recorded(program, folder, levers=(), more=()):
     """Returns the recording of the program, edited by hand if there are levers, with more flags."""
-    folder.mkdir()
     return Recorded(folder, *program.command(folder, levers), flags=[*program.flags, *more],
                     more=dict(program.version(levers).environment))
+
+
+def capacity_of(program):
+    """Returns the flags that give the simulated GPU the memory that is to be enough."""
+    return ["--capacity", program.fit] if program.fit.endswith("B") else []
 
 
 def brute_force(program, folder):
@@ -135,7 +166,7 @@ def brute_force(program, folder):
     GPU with as much memory."""
     def cost_if_it_fits(levers):
         run = recorded(program, folder / "+".join(levers).replace(":", "-"), (),
-                       ["--capacity", program.fit, "--with", ",".join(levers)])
+                       [*capacity_of(program), "--with", ",".join(levers)])
         assert run.code in (0, 3, 4, 5), f"{levers}: {run.text}{run.lines}"
         assert run.code != 5 or "does not apply" in run.lines, f"{levers}: {run.text}{run.lines}"
         return {0: cost_of(levers), 4: cost_of(levers) + RETRIES}.get(run.code)
@@ -146,25 +177,33 @@ def brute_force(program, folder):
         return {levers: cost for levers, cost in zip(sets, costs) if cost is not None}
 
 
+def advised(program, folder):
+    """Returns the answer of `shardlens advise`, how long it took, and the memory of the host that its
+    largest process took."""
+    command = [PROGRAM, "advise", *program.flags, "--fit", program.fit, "--levers", ",".join(program.levers),
+               "--most", "2", "--json", "--out", folder / "advice", "--", *program.command(folder / "program")]
+    start = time.monotonic()
+    with (folder / "answer").open("w+") as answer, (folder / "progress").open("w+") as progress:
+        started = subprocess.Popen(list(map(str, command)), stdout=answer, stderr=progress)
+        _, status, usage = os.wait4(started.pid, 0)
+        started.returncode = os.waitstatus_to_exitcode(status)
+        seconds = time.monotonic() - start
+        texts = [file.seek(0) or file.read() for file in (answer, progress)]
+    assert started.returncode == 0, "".join(texts)
+    return json.loads(texts[0]), seconds, usage.ru_maxrss << 10
+
+
 def case_of(name, program):
     def check(folder):
         folder = pathlib.Path(folder)
-        start = time.monotonic()
-        done = shardlens("advise", *program.flags, "--fit", program.fit, "--levers", ",".join(program.levers),
-                         "--most", "2", "--json", "--out", folder / "advice", "--",
-                         *program.command(folder / "program"))
-        seconds = time.monotonic() - start
-        assert done.returncode == 0, done.stdout + done.stderr
-        found = json.loads(done.stdout)
+        found, seconds, host_bytes = advised(program, folder)
         best = found["tried"][0]
         assert best["fits"] and not found["as_it_is"]["fits"], found
-        runs = 1 + len(found["tried"])
-        host = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-        print(f"{name}: {found['as_it_is']['device_bytes'] >> 20} MiB of {found['fit_bytes'] >> 20} MiB; with "
-              f"{','.join(best['levers'])} {best['device_bytes'] >> 20} MiB; {runs} runs in {seconds:.0f} s, "
-              f"a process takes up to {host >> 10} MiB", flush=True)
+        before, after = (one["device_bytes"] / 2**30 for one in (found["as_it_is"], best))
+        print(f"| {name} | {before:.2f} of {found['fit_bytes'] / 2**30:.2f} | `{','.join(best['levers'])}` | "
+              f"{after:.2f} | {1 + len(found['tried'])} | {seconds:.0f} s | {host_bytes / 2**30:.2f} |", flush=True)
         peak = report_of(recorded(program, folder / "by-hand", best["levers"],
-                                  ["--capacity", program.fit]).expect(4 if best["has_retries"] else 0).out)["peak"]
+                                  capacity_of(program)).expect(4 if best["has_retries"] else 0).out)["peak"]
         by_hand = [peak["allocated_bytes"], peak["reserved_bytes"]]
         assert by_hand == [best["allocated_bytes"], best["reserved_bytes"]], f"{by_hand}, {best}"
         fitting = brute_force(program, folder)
@@ -176,5 +215,13 @@ def case_of(name, program):
     return check
 
 
+def runnable():
+    for name, program in PROGRAMS.items():
+        if program.why_not:
+            print(f"skipped {name}: {program.why_not}")
+        else:
+            yield case_of(name, program)
+
+
 if __name__ == "__main__":
-    sys.exit(run_cases([case_of(*one) for one in PROGRAMS.items()]))
+    sys.exit(run_cases(list(runnable())))
