@@ -15,6 +15,7 @@
 #include "profiler/exchange/place_names.h"
 #include "profiler/exchange/timeline.h"
 #include "profiler/recording/events.h"
+#include "profiler/report/block_tracker.h"
 
 namespace shardlens::profiler {
 
@@ -111,6 +112,11 @@ class RankWriter {
 
   void take(const Event& event) {
     place_.take(event);
+    if (event.space == Space::segment) {
+      tracker_.take(event);
+      counter("reserved bytes", event.time_ns,
+              fmt::format("\"total\":{}", tracker_.totals().reserved));
+    }
     switch (event.kind) {
       case EventKind::phase:
         close(step_, Track::steps, event.time_ns);
@@ -189,6 +195,7 @@ class RankWriter {
   int64_t process_;
   int64_t end_ns_ = 0;
   Place place_;
+  BlockTracker tracker_;  // of the segments
   std::optional<Slice> phase_;
   std::optional<Slice> step_;
   std::vector<Slice> actions_;

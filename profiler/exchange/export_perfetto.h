@@ -1,6 +1,7 @@
 // Exports recordings as a trace that Perfetto and Chrome open (JSON): one process for each rank,
-// with its memory by category as counters and its phases, steps and actions as slices. A rank whose
-// work was traced has a process more: a step as it is predicted to run on the GPU.
+// with its memory by category and its reserved memory as counters and its phases, steps and actions
+// as slices. A rank whose work was traced has a process more: a step as it is predicted to run on
+// the GPU.
 #pragma once
 
 #include <cstddef>

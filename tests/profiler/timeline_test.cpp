@@ -14,6 +14,7 @@
 #include "profiler/exchange/export_table.h"
 #include "profiler/exchange/timeline.h"
 #include "profiler/report/block_tracker.h"
+#include "profiler/report/report.h"
 #include "tests/support/recordings/random_recording.h"
 #include "tests/support/recordings/small_recording.h"
 #include "tests/support/recordings/synthetic_profile.h"
@@ -136,15 +137,19 @@ TEST_CASE("Perfetto's JSON parses and its counters peak where the recording does
     const BruteForce expected = brute_force(profile, Space::device);
     int64_t peak = 0;
     int64_t peak_of_sums = 0;
+    int64_t reserved = 0;
     for (const json& event : trace.at("traceEvents")) {
       if (event.at("ph") != "C" || event.at("pid") != profile.header.rank + 1) continue;
       int64_t sum = 0;
       for (const auto& [name, bytes] : event.at("args").items()) sum += bytes.get<int64_t>();
-      int64_t& most = event.at("name") == "device bytes" ? peak : peak_of_sums;
+      int64_t& most = event.at("name") == "device bytes"     ? peak
+                      : event.at("name") == "reserved bytes" ? reserved
+                                                             : peak_of_sums;
       most = std::max(most, sum);
     }
     CHECK(peak == expected.peak);
     CHECK(peak_of_sums == expected.peak);
+    CHECK(reserved == analyse(profile).reserved_peak_bytes().value_or(0));
   }
 }
 

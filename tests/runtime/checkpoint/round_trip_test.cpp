@@ -10,6 +10,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tests/support/gzip_file.h"
@@ -86,6 +87,8 @@ struct Peak {
   Bytes categories;
 };
 
+constexpr std::string_view kReserved = "reserved bytes";  // the name of a counter
+
 void check_same(const Peak& found, const Peak& expected) {
   CHECK(found.bytes == expected.bytes);
   CHECK(found.categories == expected.categories);
@@ -104,8 +107,8 @@ Peak reported_peak(const json& rank) {
           .categories = used(rank.at("at_peak").at("categories"))};
 }
 
-/// The first point at which the counters of one rank are highest. The two counters have the same
-/// points, and the categories add up to the total in each.
+/// The first point at which the counters of one rank are highest. That of what is allocated and
+/// that of its categories have the same points, and the categories add up to the total in each.
 Peak counted_peak(const json& trace, int64_t process) {
   Peak peak;
   int64_t total = 0;
@@ -113,6 +116,7 @@ Peak counted_peak(const json& trace, int64_t process) {
   size_t sums = 0;
   for (const json& event : trace.at("traceEvents")) {
     if (event.at("ph") != "C" || event.at("pid") != process) continue;
+    if (event.at("name") == kReserved) continue;
     const json& values = event.at("args");
     if (values.contains("total")) {
       total = values.at("total");
@@ -125,6 +129,17 @@ Peak counted_peak(const json& trace, int64_t process) {
   }
   CHECK(totals > 0);
   CHECK(sums == totals);
+  return peak;
+}
+
+/// The highest value of the counter of reserved bytes; null if the rank has none, as on a CPU.
+json reserved_peak(const json& trace, int64_t process) {
+  json peak;
+  for (const json& event : trace.at("traceEvents")) {
+    if (event.at("pid") != process || event.at("name") != kReserved) continue;
+    const json& bytes = event.at("args").at("total");
+    if (peak.is_null() || bytes > peak) peak = bytes;
+  }
   return peak;
 }
 
@@ -161,6 +176,7 @@ TEST_CASE("Perfetto's counters peak where each rank's report does", "[profiler][
       CHECK(expected.bytes > 0);
       CHECK(sum_of(expected.categories) == expected.bytes);
       check_same(counted_peak(trace, process), expected);
+      CHECK(reserved_peak(trace, process) == rank.at("peak").at("reserved_bytes"));
       CHECK(steps_of(trace, process) == kSteps);
     }
   }
