@@ -553,4 +553,31 @@ TEST_CASE("an empty folder says why nothing is shown") {
   CHECK(says(pictured(presenter), "No run is open"));
 }
 
+TEST_CASE("a kernel of a trace has a tooltip, and a press selects its time") {
+  const tests::TemporaryFolder folder;
+  profiler::Profile profile = tests::view_recording({.steps = 1});
+  profile.header.start_realtime_ns = int64_t{1} << 60;
+  tests::write_profile(folder.file("run.slp"), profile);
+  tests::write_file(
+      folder.file("trace.json"),
+      fmt::format(R"({{"baseTimeNanoseconds":{},"traceEvents":[{{"ph":"X","cat":"kernel",)"
+                  R"("name":"gemm","ts":0,"dur":4000,"args":{{"device":0,"stream":7}}}}]}})",
+                  profile.header.start_realtime_ns));
+  ViewState state;
+  state.files = {folder.file("run.slp"), folder.file("trace.json")};
+  Presenter presenter(state, "");
+  act(presenter, "align.time");
+  const auto rows = areas_of(pictured(presenter), Area::Kind::gpu_work);
+  REQUIRE(rows.size() == 1);
+  CHECK(says(pictured(presenter), "stream 7"));
+  const float x = rows[0].box.x + 2;
+  const float y = rows[0].box.y + rows[0].box.h / 2;
+  CHECK(presenter.hover_text(x, y).starts_with("gemm\nkernel, 4.000 ms"));
+  CHECK(presenter.hover_text(rows[0].box.right() - 2, y) == "the stream is idle here");
+  presenter.press(x, y);
+  presenter.release();
+  REQUIRE(presenter.state().selection);
+  CHECK(presenter.state().selection->length() == Catch::Approx(0.004));
+}
+
 }  // namespace shardlens::viewer

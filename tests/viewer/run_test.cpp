@@ -5,14 +5,18 @@
 #include <algorithm>
 #include <catch2/catch_get_random_seed.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <stdexcept>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "profiler/exchange/import_memory_viz.h"
 #include "profiler/file/writer.h"
+#include "tests/support/gzip_file.h"
 #include "tests/support/recordings/large_recording.h"
 #include "tests/support/recordings/random_events.h"
 #include "tests/support/recordings/view_recording.h"
@@ -291,6 +295,169 @@ TEST_CASE("opening a recording reports its progress, and can be stopped") {
   REQUIRE(watched.runs.size() == 1);
   CHECK(watched.messages.empty());
   CHECK(watched.runs.front().at_peak().lane.peak().max_bytes == lane.peak().max_bytes);
+}
+
+namespace {
+
+constexpr int64_t kBase = 1'790'857'026'000'000'000;  // baseTimeNanoseconds of a trace
+
+/// Returns an event of a trace as Kineto writes it; times are in microseconds from kBase.
+nlohmann::json slice(const std::string& category, const std::string& name, double us,
+                     double duration_us, int64_t stream) {
+  return {{"ph", "X"},          {"cat", category},
+          {"name", name},       {"pid", 0},
+          {"tid", stream},      {"ts", us},
+          {"dur", duration_us}, {"args", {{"device", 0}, {"stream", stream}, {"correlation", 9}}}};
+}
+
+nlohmann::json trace_of(nlohmann::json events) {
+  return {{"schemaVersion", 1},
+          {"deviceProperties", {{{"id", 0}, {"name", "NVIDIA H100"}}}},
+          {"distributedInfo", {{"backend", "nccl"}, {"rank", 1}, {"world_size", 2}}},
+          {"baseTimeNanoseconds", kBase},
+          {"traceEvents", std::move(events)},
+          {"traceName", "trace.json"}};
+}
+
+/// A trace of rank 1: kernels one after the other, with NCCL beside them, and a copy.
+nlohmann::json gpu_events() {
+  nlohmann::json events = {slice("cuda_runtime", "cudaLaunchKernel", 0, 3, 77)};
+  for (int i = 0; i < 100; ++i) events.push_back(slice("kernel", "gemm", 100 + 10 * i, 6, 7));
+  events.push_back(slice("kernel", "ncclDevKernel_AllGather_RING_LL", 500, 200, 20));
+  events.push_back(slice("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 150, 20, 24));
+  events.push_back(slice("gpu_memset", "Memset (Device)", 107, 2, 7));
+  return events;
+}
+
+/// Writes a run of two ranks that began this long before the trace's time was 0.
+std::string write_timed_run(const tests::TemporaryFolder& folder, int64_t before_ns) {
+  const std::string run = folder.file("run");
+  fs::create_directories(run);
+  for (int32_t rank = 0; rank < 2; ++rank) {
+    profiler::Profile profile = tests::view_recording({.rank = rank, .steps = 1});
+    profile.header.start_realtime_ns = kBase - before_ns;
+    tests::write_profile(run + "/rank" + std::to_string(rank) + ".slp", profile);
+  }
+  return run;
+}
+
+}  // namespace
+
+TEST_CASE("a trace of torch.profiler lies under the rank that was recorded then") {
+  const tests::TemporaryFolder folder;
+  constexpr int64_t kBefore = 2'000'000;
+  const std::string run = write_timed_run(folder, kBefore);
+  const std::string trace = folder.file("trace.json.gz");
+  tests::write_gzip_file(trace, trace_of(gpu_events()).dump(1));
+  const OpenedRuns opened = open_runs({run, trace}, "");
+  REQUIRE(opened.messages.empty());
+  REQUIRE(opened.runs.size() == 1);
+  CHECK(opened.runs[0].ranks[0].work == nullptr);
+  REQUIRE(opened.runs[0].ranks[1].work != nullptr);
+  const JoinedTrace& work = *opened.runs[0].ranks[1].work;
+  REQUIRE(work.rows() == 3);
+  CHECK(work.row_names(1).front() == "stream 20");
+  const auto at = [&](int64_t us) { return kBefore + us * 1000; };
+  const auto kernel = work.work_between(0, at(131), at(132));
+  REQUIRE(kernel);
+  CHECK(kernel->name == "gemm");
+  CHECK(kernel->begin_ns == at(130));
+  CHECK(kernel->end_ns == at(136));
+  CHECK(work.work_between(1, at(600), at(601))->kind == profiler::GpuWork::collective);
+  CHECK(work.work_between(2, at(160), at(161))->kind == profiler::GpuWork::copy);
+  CHECK_FALSE(work.work_between(0, at(137), at(138)));
+  const auto busy = work.busy_between(0, at(200), at(300));  // ten kernels of 6 us
+  CHECK(std::abs(busy[0] - 60'000) < 1);
+  CHECK(std::abs(work.busy_between(1, at(600), at(650))[1] - 50'000) < 1);
+  CHECK(std::abs(work.busy_between(0, at(1000), at(1003))[0] - 3'000) < 1);
+}
+
+TEST_CASE("a trace that fits no recording says why, and a damaged one what is wrong") {
+  const tests::TemporaryFolder folder;
+  const std::string run = write_timed_run(folder, 3'600'000'000'000);
+  const std::string trace = folder.file("trace.json");
+  const auto message_of = [&](const std::string& text) {
+    tests::write_file(trace, text);
+    const OpenedRuns opened = open_runs({run, trace}, "");
+    CHECK(opened.runs.size() == 1);
+    CHECK(opened.runs[0].ranks[1].work == nullptr);
+    REQUIRE(opened.messages.size() == 1);
+    return opened.messages[0];
+  };
+  const auto says = [&](const std::string& text, const std::string& words) {
+    const std::string message = message_of(text);
+    CAPTURE(message);
+    CHECK(message.find(words) != std::string::npos);
+    CHECK(message.find("trace.json") != std::string::npos);
+  };
+  nlohmann::json document = trace_of(gpu_events());
+  const std::string whole = document.dump();
+  says(whole, "no recording or snapshot that is open was made at that time");
+  says(whole.substr(0, whole.size() - 40), "not JSON from byte");
+  document.erase("baseTimeNanoseconds");
+  says(document.dump(), "does not say when it was made");
+  says(trace_of({slice("cpu_op", "aten::mm", 1, 2, 3)}).dump(), "neither work on a GPU nor memory");
+}
+
+TEST_CASE("a trace of several ranks' time that names none is under none") {
+  const tests::TemporaryFolder folder;
+  const std::string run = write_timed_run(folder, 0);
+  nlohmann::json document = trace_of(gpu_events());
+  document.erase("distributedInfo");
+  tests::write_file(folder.file("trace.json"), document.dump());
+  const OpenedRuns opened = open_runs({run, folder.file("trace.json")}, "");
+  REQUIRE(opened.messages.size() == 1);
+  CHECK(opened.messages[0].find("does not say of which rank") != std::string::npos);
+}
+
+TEST_CASE("a trace with memory is a run: its bytes are the totals that PyTorch wrote") {
+  const auto seed = Catch::getSeed();
+  CAPTURE(seed);
+  std::mt19937_64 engine(seed);
+  nlohmann::json events = gpu_events();
+  std::vector<std::pair<uint64_t, int64_t>> live = {{4096, 1024}, {8192, 2048}};
+  int64_t total = 10'240;  // including two blocks that are freed in the trace
+  std::vector<int64_t> totals;
+  for (int i = 0; i < 300; ++i) {
+    int64_t bytes = 512 * static_cast<int64_t>(1 + engine() % 9);
+    uint64_t address = (uint64_t{1} << 40) + static_cast<uint64_t>(i) * (1 << 20);
+    if (!live.empty() && engine() % 2 == 0) {
+      std::swap(live[engine() % live.size()], live.back());
+      address = live.back().first;
+      bytes = -live.back().second;
+      live.pop_back();
+    } else {
+      live.emplace_back(address, bytes);
+    }
+    totals.push_back(total += bytes);
+    events.push_back({{"ph", "i"},
+                      {"cat", "cpu_instant_event"},
+                      {"name", "[memory]"},
+                      {"pid", 77},
+                      {"tid", 77},
+                      {"ts", 10 * i},
+                      {"args",
+                       {{"Total Allocated", total},
+                        {"Bytes", bytes},
+                        {"Addr", address},
+                        {"Device Type", 1},
+                        {"Device Id", 0}}}});
+  }
+  events.push_back(slice("cpu_op", "aten::linear", -1, 5000, 77));
+  events.push_back(slice("cpu_op", "aten::empty", 0, 4000, 77));
+  const tests::TemporaryFolder folder;
+  tests::write_file(folder.file("trace.json"), trace_of(events).dump());
+  const OpenedRuns opened = open_runs({folder.file("trace.json")}, "");
+  REQUIRE(opened.messages.empty());
+  REQUIRE(opened.runs.size() == 1);
+  const RankLane& rank = opened.runs[0].ranks[0];
+  REQUIRE(rank.work != nullptr);
+  CHECK(rank.lane.info().unmatched == 0);
+  const int64_t first = rank.lane.changes() - 300;
+  for (int64_t i = 0; i < 300; ++i) {
+    CHECK(sum_of(rank.lane.pyramid().bytes_after(first + i)) == totals[static_cast<size_t>(i)]);
+  }
+  CHECK(rank.lane.label(rank.lane.arrays().blocks.back()) == "aten::linear");
 }
 
 }  // namespace shardlens::viewer

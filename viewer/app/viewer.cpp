@@ -59,7 +59,8 @@ Options parse_options(const std::vector<std::string>& arguments) {
   Options options;
   CLI::App app{"Shows runs side by side: memory over time, by category.", "shardlens view"};
   app.add_option("RUN", options.runs,
-                 "a run's folder, a folder of runs, a .slp file, a plan's .json or a snapshot that "
+                 "a run's folder, a folder of runs, a .slp file, a plan's .json, a trace of "
+                 "torch.profiler or a snapshot that "
                  "PyTorch made; one or more");
   app.add_option("--device", options.device, "the GPU to show of a snapshot that has several");
   app.add_option("--session", options.session, "a session saved with Ctrl+S");

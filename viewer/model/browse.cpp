@@ -24,7 +24,8 @@ constexpr size_t kMostBrowsed = 500;  // entries per folder
 std::string file_words(const fs::path& path) {
   const std::string ending = path.extension().string();
   if (ending == ".slp") return "recording";
-  if (ending == ".json") return "plan or configuration";
+  if (path.string().ends_with(".json.gz")) return "trace of torch.profiler";
+  if (ending == ".json") return "plan, configuration or trace";
   if (ending == ".pickle" || ending == ".pkl") return "PyTorch snapshot";
   return "";
 }

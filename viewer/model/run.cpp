@@ -27,6 +27,7 @@
 #include "profiler/compare/origin.h"
 #include "profiler/exchange/import_memory_viz.h"
 #include "viewer/model/planned_run.h"
+#include "viewer/model/trace/joined_trace.h"
 
 namespace shardlens::viewer {
 
@@ -105,6 +106,7 @@ fs::path named_by(const fs::path& path) {
 std::string run_name_of(const fs::path& path) {
   const fs::path by = named_by(path);
   if (fs::is_directory(path)) return by.filename().string();
+  if (by.string().ends_with(".json.gz")) return by.stem().stem().string();
   if (!fs::is_directory(by)) return by.stem().string();
   return fmt::format("{} {}", by.filename().string(), path.stem().string());
 }
@@ -118,6 +120,7 @@ struct Job {
   std::optional<Outlook> outlook{};  // of a plan
   std::string name{};                // a plan's own name
   std::string message{};
+  std::shared_ptr<const profiler::GpuTrace> trace{};
 };
 
 /// A file with the name of a pickle is read as one, so that its errors are about snapshots.
@@ -130,10 +133,7 @@ Lane read_snapshot(const Job& job) {
   return lane_of(profiler::import_memory_viz_file(job.path, job.device), job.space);
 }
 
-void open_lane_of(Job& job, const std::string& cache_folder, const ReadProgress& tell) {
-  const RecordingStamp stamp = stamp_of(job.path);
-  Lane lane = is_snapshot(job.path) ? read_snapshot(job)
-                                    : open_lane(job.path, cache_folder, job.space, tell);
+void take_lane(Job& job, Lane lane, const RecordingStamp& stamp) {
   if (lane.changes() == 0 && !job.space) {
     const profiler::Judgement& judgement = lane.info().judgement;
     const std::string why =
@@ -151,6 +151,23 @@ void open_lane_of(Job& job, const std::string& cache_folder, const ReadProgress&
                         .stamp = stamp,
                         .notes = profiler::notes_beside(job.path),
                         .parts = parts};
+}
+
+void open_lane_of(Job& job, const std::string& cache_folder, const ReadProgress& tell) {
+  const RecordingStamp stamp = stamp_of(job.path);
+  take_lane(job,
+            is_snapshot(job.path) ? read_snapshot(job)
+                                  : open_lane(job.path, cache_folder, job.space, tell),
+            stamp);
+}
+
+/// Opens a trace of torch.profiler: as a lane if it has memory, and to be put under other lanes.
+void open_trace(Job& job) {
+  const RecordingStamp stamp = stamp_of(job.path);
+  profiler::GpuTrace trace = profiler::read_gpu_trace(job.path);
+  const std::optional<profiler::Profile> memory = std::exchange(trace.memory, std::nullopt);
+  if (memory) take_lane(job, lane_of(*memory, job.space), stamp);
+  job.trace = std::make_shared<profiler::GpuTrace>(std::move(trace));
 }
 
 /// Plans a file. Errors name the file: errors about a configuration only name its flags.
@@ -173,6 +190,7 @@ void open_plan(Job& job) {
 
 void open(Job& job, const std::string& cache_folder, const ReadProgress& tell) {
   try {
+    if (profiler::is_gpu_trace(job.path)) return open_trace(job);
     const bool is_plan = job.path.ends_with(".json") && !is_snapshot(job.path);
     is_plan ? open_plan(job) : open_lane_of(job, cache_folder, tell);
   } catch (const std::exception& error) {
@@ -366,7 +384,9 @@ OpenedRuns open_runs(const std::vector<std::string>& paths, const std::string& c
     if (!message.empty()) opened.messages.push_back(message);
   }
   open_all(jobs, cache_folder, meanwhile);
+  std::vector<std::shared_ptr<const profiler::GpuTrace>> traces;
   for (Job& job : jobs) {
+    if (job.trace) traces.push_back(std::move(job.trace));
     if (!job.message.empty()) opened.messages.push_back(std::move(job.message));
     if (!job.opened) continue;
     runs[job.run].ranks.push_back(std::move(*job.opened));
@@ -375,6 +395,7 @@ OpenedRuns open_runs(const std::vector<std::string>& paths, const std::string& c
     runs[job.run].name = std::move(job.name);
   }
   std::erase_if(runs, [](const Run& run) { return run.ranks.empty(); });
+  join_traces(runs, traces, opened.messages);
   for (Run& run : runs) run.strategy = strategy_text(run.ranks.front().lane.info().header.config);
   tell_apart(runs);
   opened.runs = std::move(runs);

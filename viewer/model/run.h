@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "viewer/model/lane.h"
 #include "viewer/model/lane_cache.h"
 #include "viewer/model/passes.h"
+#include "viewer/model/trace/joined_trace.h"
 
 namespace shardlens::viewer {
 
@@ -21,7 +23,8 @@ struct RankLane {
   int patience = 0;      // how many checks to skip while nothing is new
   int wait = 0;          // how many of these are left
   profiler::RecordingNotes notes = {};
-  PassParts parts = 0;  // of its actions
+  PassParts parts = 0;                                // of its actions
+  std::shared_ptr<const JoinedTrace> work = nullptr;  // of the GPU, if a trace is open
 
   /// True if a part of its actions is communication, which then has a row of its own in a ribbon.
   bool communicates() const { return (parts & kCommunicationParts) != 0; }

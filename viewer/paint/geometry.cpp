@@ -47,6 +47,7 @@ constexpr float kFoldedWidth = 250;  // at least
 constexpr float kFoldedLine = 20;
 constexpr float kFoldedGap = 3;
 constexpr float kFoldedPart = 0.35F;  // of the lanes' height, at most
+constexpr float kWorkRow = 13;        // of a stream of the GPU
 constexpr float kLeastPlot = 60;      // that bars and ribbon leave to the plot
 
 bool is_in_rows(const ViewState& state) { return state.layout == LaneLayout::rows; }
@@ -73,6 +74,7 @@ CardGeometry card_of(Box box, const ViewState& state, const GeometryInput& input
                     .residual = {},
                     .bars = {},
                     .ribbon = {},
+                    .work = {},
                     .x_axis = {}};
   Box inside = box.inset(px(kGap));
   if (input.is_figure) {
@@ -85,7 +87,12 @@ CardGeometry card_of(Box box, const ViewState& state, const GeometryInput& input
   Box axis = inside.take_left(px(kYAxis));
   Box below = inside.take_bottom(px(kXAxis));
   const float wanted = px((state.panels.steps ? kBars : 0) + (has_ribbon ? kRibbon : 0));
-  if (inside.h - wanted >= px(kLeastPlot)) {
+  const float rows = px(kWorkRow * static_cast<float>(input.work_rows));
+  const float least = px(kLeastPlot);
+  if (state.panels.ribbon && rows > 0 && inside.h - wanted - rows >= least) {
+    card.work = inside.take_bottom(rows);
+  }
+  if (inside.h - wanted >= least) {
     if (has_ribbon) card.ribbon = inside.take_bottom(px(kRibbon));
     if (state.panels.steps) card.bars = inside.take_bottom(px(kBars));
   }

@@ -20,6 +20,7 @@ struct CardGeometry {
   Box residual;  // measured minus planned; no height without a plan
   Box bars;      // steps and phases; no height if not shown
   Box ribbon;    // actions
+  Box work;      // of the GPU, a row for each stream
   Box x_axis;
 };
 
@@ -62,6 +63,7 @@ struct GeometryInput {
   bool is_figure = false;
   bool has_plans = false;
   bool has_actions = true;
+  size_t work_rows = 0;  // of streams
 };
 
 Geometry geometry_of(const GeometryInput& input, const ViewState& state);

@@ -137,6 +137,7 @@ struct Area {
     place_row,    // a node of the tree, in the list
     folded_lane,  // a lane's line, which unfolds it
     ribbon,       // of actions; index: the rank
+    gpu_work,     // the rows of streams; index: the rank
     lane_fold,
     lane_close,
     lane_bar,       // scrolls the lanes

@@ -176,6 +176,13 @@ Color line_color(size_t run, Theme theme) {
   return theme == Theme::light ? on_light[run % on_light.size()] : on_dark[run % on_dark.size()];
 }
 
+Color color_of(profiler::GpuWork work, Theme theme) {
+  constexpr std::array on_light = {rgb(0x3E7CB1), rgb(0xD9702F), rgb(0x4E9A51), rgb(0x8A6FA8)};
+  constexpr std::array on_dark = {rgb(0x6FB1E6), rgb(0xF0955A), rgb(0x7CCB80), rgb(0xBFA3DE)};
+  const auto index = static_cast<size_t>(work);
+  return theme == Theme::light ? on_light[index] : on_dark[index];
+}
+
 Color color_of(PassPart part, Theme theme) {
   constexpr std::array<Color, kPassParts> on_light = {
       rgb(0x9AA4AF), rgb(0xE79A66), rgb(0x7FC4EA), rgb(0xF0DC5A), rgb(0xB889E8),

@@ -6,6 +6,7 @@
 
 #include <array>
 
+#include "profiler/exchange/kineto/gpu_trace.h"
 #include "profiler/recording/profile.h"
 #include "viewer/model/passes.h"
 #include "viewer/paint/picture.h"
@@ -52,6 +53,9 @@ bool is_hatched(profiler::Category category, int x, int y, int period);
 
 /// Returns the colour of a run's outline, if one plot has several.
 Color line_color(size_t run, Theme theme);
+
+/// Returns the colour of what ran on a GPU.
+Color color_of(profiler::GpuWork work, Theme theme);
 
 /// Returns the colour of an action on the ribbon.
 Color color_of(PassPart part, Theme theme);

@@ -500,6 +500,7 @@ void draw_card(Scene& scene, const ShownRun& one, const CardGeometry& card) {
   draw_residual(scene, one, card);
   if (card.bars.h > 0) draw_bars(scene, one, card);
   if (card.ribbon.h > 0) draw_ribbon(scene, one, card);
+  if (card.work.h > 0) draw_gpu_work(scene, one, card);
 }
 
 }  // namespace shardlens::viewer

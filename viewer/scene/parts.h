@@ -152,6 +152,10 @@ void draw_ribbon(Scene& scene, const ShownRun& one, const CardGeometry& card);
 /// null if none ran.
 const Span* ribbon_span(const Lane& lane, const ActionNames& names, int64_t time_ns,
                         bool is_lower_row);
+/// Draws what ran on the streams of the GPU.
+void draw_gpu_work(Scene& scene, const ShownRun& one, const CardGeometry& card);
+/// Returns the time of a run at a part of the plot's width, from 0 to 1; nothing in a gap.
+std::optional<int64_t> time_at(const Scene& scene, const ShownRun& one, double part);
 void draw_bars(Scene& scene, const ShownRun& one, const CardGeometry& card);
 /// Draws the tabs of the panels that have no room around the lanes.
 void draw_tabs(Scene& scene);

@@ -113,6 +113,7 @@ void Presenter::press(float x, float y) {
       return press_overview(*area);
     case Area::Kind::event_row:
     case Area::Kind::ribbon:
+    case Area::Kind::gpu_work:
     case Area::Kind::failure:
       go_to_moment(*area, x, y, next);
       break;
@@ -139,6 +140,11 @@ void Presenter::press(float x, float y) {
 /// Goes to the moment of an event, of an action or of a request that failed.
 void Presenter::go_to_moment(const Area& area, float x, float y, ViewState& next) const {
   if (area.kind == Area::Kind::ribbon) return select_span(area, x, y, next);
+  if (area.kind == Area::Kind::gpu_work) {
+    const auto work = work_under(area, x, y);
+    if (work) select_interval(area, work->begin_ns, work->end_ns, next);
+    return;
+  }
   if (area.kind == Area::Kind::failure) return select_failure(area, next);
   next.cursor = x_of_event(area);
   next.at = TableMoment::cursor;
@@ -220,7 +226,37 @@ std::string Presenter::span_text(const Area& area, float x, const Span& span) co
 /// Selects the action that the ribbon shows at a point, as a part of the axis.
 void Presenter::select_span(const Area& area, float x, float y, ViewState& next) const {
   const Span* const span = span_under(area, x, y);
-  if (span == nullptr) return;
+  if (span != nullptr) select_interval(area, span->begin_ns, span->end_ns, next);
+}
+
+/// Returns what a row of the GPU's streams shows at a point.
+std::optional<JoinedTrace::Work> Presenter::work_under(const Area& area, float x, float y) const {
+  const RankLane& rank = opened_.runs[area.run].ranks[area.index];
+  const std::optional<int64_t> begin_ns = time_under(area, x);
+  const std::optional<int64_t> end_ns = time_under(area, x + 1);
+  if (!rank.work || !begin_ns || !end_ns) return std::nullopt;
+  const auto row =
+      static_cast<size_t>((y - area.box.y) / area.box.h * static_cast<float>(rank.work->rows()));
+  return rank.work->work_between(std::min(row, rank.work->rows() - 1), *begin_ns, *end_ns);
+}
+
+std::string Presenter::work_text(const Area& area, float x, float y) const {
+  const auto work = work_under(area, x, y);
+  if (!work) return "the stream is idle here";
+  const Lane& lane = opened_.runs[area.run].ranks[area.index].lane;
+  constexpr size_t kMostLetters = 160;  // names of kernels list the types of templates
+  constexpr int kMicroseconds = 6;
+  const int64_t change = lane.change_at(static_cast<double>(work->begin_ns + 1)) - 1;
+  return fmt::format("{}\n{}, {:.3f} ms\nbegins {}\n{} allocated then\nclick to select it",
+                     work->name.substr(0, kMostLetters), to_string(work->kind),
+                     static_cast<double>(work->end_ns - work->begin_ns) / 1e6,
+                     clock_text_at(lane, work->begin_ns, kMicroseconds),
+                     bytes_text(sum_of(lane.pyramid().bytes_after(change))));
+}
+
+/// Selects a part of the axis that begins and ends at these times of a rank.
+void Presenter::select_interval(const Area& area, int64_t begin_ns, int64_t end_ns,
+                                ViewState& next) const {
   const Warp& warp = warps_[area.run][area.index];
   const Lane& lane = opened_.runs[area.run].ranks[area.index].lane;
   const auto x_of = [&](int64_t time_ns) {
@@ -228,9 +264,9 @@ void Presenter::select_span(const Area& area, float x, float y, ViewState& next)
     return warp.x_of(warp.is_by_change() ? static_cast<double>(lane.change_at(time)) : time);
   };
   next.focus = area.run;
-  next.cursor = x_of(span->begin_ns);
+  next.cursor = x_of(begin_ns);
   next.at = TableMoment::cursor;
-  next.selection = Range{x_of(span->begin_ns), x_of(span->end_ns)};
+  next.selection = Range{x_of(begin_ns), x_of(end_ns)};
 }
 
 /// Goes to a request that failed, and lists what was allocated and freed around it.
@@ -415,6 +451,7 @@ std::string Presenter::hover_text(float x, float y) {
     const Span* const span = span_under(*area, x, y);
     return span == nullptr ? "nothing ran here" : span_text(*area, x, *span);
   }
+  if (area->kind == Area::Kind::gpu_work) return work_text(*area, x, y);
   if (area->kind != Area::Kind::lane) return control_text(input(), *area);
   const auto begin = x_at(*area, x);
   const RankLane& rank = opened_.runs[area->run].ranks[area->index];

@@ -123,6 +123,9 @@ class Presenter {
   std::string span_text(const Area& area, float x, const Span& span) const;
   void go_to_moment(const Area& area, float x, float y, ViewState& next) const;
   void select_span(const Area& area, float x, float y, ViewState& next) const;
+  void select_interval(const Area& area, int64_t begin_ns, int64_t end_ns, ViewState& next) const;
+  std::optional<JoinedTrace::Work> work_under(const Area& area, float x, float y) const;
+  std::string work_text(const Area& area, float x, float y) const;
   void select_failure(const Area& area, ViewState& next) const;
   void begin_motion();
   void keep_place(const ViewState& before, const Warps& warps);

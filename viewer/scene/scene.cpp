@@ -112,6 +112,17 @@ bool has_actions(const Run& run) {
       run.ranks, [](const RankLane& rank) { return !rank.lane.arrays().spans.empty(); });
 }
 
+/// Returns the most rows of streams that any rank has.
+size_t most_work_rows(const std::vector<Run>& runs) {
+  size_t most = 0;
+  for (const Run& run : runs) {
+    for (const RankLane& rank : run.ranks) {
+      if (rank.work) most = std::max(most, rank.work->rows());
+    }
+  }
+  return most;
+}
+
 }  // namespace
 
 Geometry place_parts(const SceneInput& input, size_t rows, size_t legend_lines) {
@@ -130,7 +141,8 @@ Geometry place_parts(const SceneInput& input, size_t rows, size_t legend_lines) 
                             .is_figure = input.is_figure,
                             .has_plans = std::ranges::any_of(
                                 input.runs, [](const Run& run) { return run.plan.has_value(); }),
-                            .has_actions = std::ranges::any_of(input.runs, has_actions)};
+                            .has_actions = std::ranges::any_of(input.runs, has_actions),
+                            .work_rows = most_work_rows(input.runs)};
   return geometry_of(sizes, input.state);
 }
 

@@ -237,25 +237,40 @@ size_t needed_lines(const std::vector<float>& widths, float width) {
   return lines.count();
 }
 
-float part_width(Scene& scene, PassPart part) {
-  return scene.paint.px(30) + scene.paint.width(Style::small, to_string(part));
+/// Returns the kinds of work that the rows of streams show.
+std::vector<profiler::GpuWork> shown_work(const Scene& scene) {
+  uint32_t kinds = 0;
+  if (scene.state().panels.ribbon) {
+    for (const ShownRun& one : scene.shown) {
+      if (one.lane->work) kinds |= one.lane->work->kinds();
+    }
+  }
+  std::vector<profiler::GpuWork> used;
+  for (size_t i = 0; i < kWorkKinds; ++i) {
+    if ((kinds >> i & 1U) != 0) used.push_back(static_cast<profiler::GpuWork>(i));
+  }
+  return used;
+}
+
+float entry_width(Scene& scene, std::string_view words) {
+  return scene.paint.px(30) + scene.paint.width(Style::small, words);
 }
 
 /// Returns the parts of steps that the legend names: all, or none if there is no room for them.
 std::vector<PassPart> legend_parts(Scene& scene) {
   std::vector<PassPart> parts = ribbon_parts(scene);
   std::vector<float> widths = legend_widths(scene);
-  for (const PassPart part : parts) widths.push_back(part_width(scene, part));
+  for (const PassPart part : parts) widths.push_back(entry_width(scene, to_string(part)));
+  for (const auto work : shown_work(scene)) widths.push_back(entry_width(scene, to_string(work)));
   if (needed_lines(widths, scene.geometry.legend.w) > most_legend_lines(scene)) parts.clear();
   return parts;
 }
 
-void draw_legend_part(Scene& scene, PassPart part, Box entry) {
+void draw_small_entry(Scene& scene, const Color& color, std::string_view words, Box entry) {
   Painter& paint = scene.paint;
-  paint.fill({entry.x, entry.y + entry.h / 2 - paint.px(3), paint.px(14), paint.px(6)},
-             color_of(part, scene.state().theme));
+  paint.fill({entry.x, entry.y + entry.h / 2 - paint.px(3), paint.px(14), paint.px(6)}, color);
   entry.take_left(paint.px(18));
-  paint.text(entry, to_string(part), paint.colors.text, Style::small);
+  paint.text(entry, words, paint.colors.text, Style::small);
 }
 
 /// Draws the categories in stacking order from the top, and how many do not fit.
@@ -332,7 +347,10 @@ void draw_header(Scene& scene) {
 
 size_t legend_lines(Scene& scene) {
   std::vector<float> widths = legend_widths(scene);
-  for (const PassPart part : legend_parts(scene)) widths.push_back(part_width(scene, part));
+  for (const PassPart part : legend_parts(scene)) {
+    widths.push_back(entry_width(scene, to_string(part)));
+  }
+  for (const auto work : shown_work(scene)) widths.push_back(entry_width(scene, to_string(work)));
   return std::min(most_legend_lines(scene), needed_lines(widths, scene.geometry.legend.w));
 }
 
@@ -361,7 +379,14 @@ void draw_legend(Scene& scene) {
     paint.text(entry, "plan", paint.colors.text, Style::small);
   }
   for (const PassPart part : legend_parts(scene)) {
-    draw_legend_part(scene, part, lines.take(part_width(scene, part)));
+    const std::string_view words = to_string(part);
+    draw_small_entry(scene, color_of(part, scene.state().theme), words,
+                     lines.take(entry_width(scene, words)));
+  }
+  for (const auto work : shown_work(scene)) {
+    const std::string_view words = to_string(work);
+    draw_small_entry(scene, color_of(work, scene.state().theme), words,
+                     lines.take(entry_width(scene, words)));
   }
   if (scene.state().layout == LaneLayout::overlay) {
     draw_line_names(scene, lines.rest_of_line());

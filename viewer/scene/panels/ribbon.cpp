@@ -94,8 +94,8 @@ class RibbonImage {
 
   /// Samples the spans that run when a column begins, and some of those that begin in it.
   void sample(int x) {
-    const auto begin_ns = time_at(x);
-    const auto end_ns = time_at(x + 1);
+    const auto begin_ns = time_at(scene_, one_, static_cast<double>(x) / width_);
+    const auto end_ns = time_at(scene_, one_, static_cast<double>(x + 1) / width_);
     if (!begin_ns || !end_ns) return;
     const auto& spans = one_.lane->lane.arrays().spans;
     const auto begin_of = [](const Span& span) { return span.begin_ns; };
@@ -112,13 +112,6 @@ class RibbonImage {
          at += std::min(stride, std::max<std::ptrdiff_t>(1, last - at))) {
       put(*at, x, overlap(*at, *begin_ns, *end_ns));
     }
-  }
-  std::optional<int64_t> time_at(int x) const {
-    const auto position =
-        one_.warp->position_at(scene_.view.begin + scene_.view.length() * x / width_);
-    if (!position) return std::nullopt;
-    const auto whole = static_cast<int64_t>(*position);
-    return one_.warp->is_by_change() ? one_.lane->lane.time_of(whole) : whole;
   }
   /// Returns the time that a span shares with a column; a span that begins in the column counts,
   /// however short it is.
