@@ -199,9 +199,13 @@ def check_refusals(folder):
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
 
 
-def main():
+def has_transformers():
     question = "import importlib.util as u; assert u.find_spec('transformers')"
-    if subprocess.run([PYTHON, "-c", question], capture_output=True, check=False).returncode != 0:
+    return subprocess.run([PYTHON, "-c", question], capture_output=True, check=False).returncode == 0
+
+
+def main():
+    if not has_transformers():
         print(f"skipped: {PYTHON} has no transformers")
         return NO_PYTORCH
     return run_cases([*(case_of(*case) for case in CASES), check_written, check_solved, check_searched, check_preset, check_refusals])

@@ -1,7 +1,7 @@
 """Trains a model with FSDP2: what running_cases.py holds against the program of `shardlens plan
 --engine pytorch`, and written apart from it, model by model and word by word.
 
-    written_apart.py CONFIG_FOLDER|torchvision:NAME|timm:NAME [WORD...]
+    written_apart.py CONFIG_FOLDER|torchvision:NAME|timm:NAME [WORD|NAME=VALUE...]
 """
 
 import contextlib
@@ -17,8 +17,11 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.utils.checkpoint import checkpoint
 
 what, words = sys.argv[1], set(sys.argv[2:])
+values = dict(word.split("=") for word in words if "=" in word)
+batch, tokens = int(values.get("batch", 4)), int(values.get("seq", 512))
+passes = int(values.get("accumulate", 3 if "accumulate" in words else 1))
 dist.init_process_group("nccl")
-torch.cuda.set_device(0)
+torch.cuda.set_device(dist.get_rank() % torch.cuda.device_count())
 
 
 def from_transformers():
@@ -69,13 +72,15 @@ if "recompute" in words:
     for layer in layers:
         layer.forward = functools.partial(checkpoint, layer.forward, use_reentrant=False)
 
-low = torch.float16 if "fp16" in words else torch.bfloat16
-reshard = False if "kept" in words else 4 if "nodes" in words else True
-flags = {"mp_policy": MixedPrecisionPolicy(low, torch.float32)}
+dtypes = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+low = dtypes["fp16" if "fp16" in words else "fp32" if "fp32" in words else "bf16"]
+reshard = False if "kept" in words else int(values.get("nodes", 4 if "nodes" in words else 0)) or True
+flags = {"mp_policy": MixedPrecisionPolicy(low, dtypes[values.get("reduce", "fp32")])}
 if "offload" in words:
     flags["offload_policy"] = CPUOffloadPolicy()
 if "hsdp" in words:
-    flags["mesh"] = init_device_mesh("cuda", (2, 4), mesh_dim_names=("replicate", "shard"))
+    grid = 2, dist.get_world_size() // 2
+    flags["mesh"] = init_device_mesh("cuda", grid, mesh_dim_names=("replicate", "shard"))
 if "tp" in words:
     from transformers.distributed import DistributedConfig
 
@@ -115,7 +120,17 @@ place = "cpu" if "offload" in words else "cuda"
 if not is_replicated:
     for layer in [] if "root" in words else layers:
         fully_shard(layer, reshard_after_forward=reshard, **flags)
+    if "ends" in words:  # embedding and head are groups of their own, or, if tied, one
+        ends = [model.get_input_embeddings(), getattr(model, "classifier", model.get_output_embeddings())]
+        for group in [ends] if getattr(config, "tie_word_embeddings", False) else ends:
+            fully_shard(group, reshard_after_forward=reshard, **flags)
     fully_shard(model, **flags)
+    ahead, behind = map(int, values.get("prefetch", "0,0").split(","))
+    for i, layer in enumerate(layers):
+        if ahead:
+            layer.set_modules_to_forward_prefetch(layers[i + 1 : i + 1 + ahead])
+        if behind:
+            layer.set_modules_to_backward_prefetch(list(reversed(layers[max(i - behind, 0) : i])))
 if is_image_model:
     model.to(place)
 elif "nf4" in words:
@@ -128,12 +143,10 @@ elif "nf4" in words:
                     grad = tensor.requires_grad
                     table[key] = torch.nn.Parameter(empty, requires_grad=grad) if is_weight else empty
 else:
-    is_tied_late = "tp" in words and config.tie_word_embeddings
-    if is_tied_late:
-        model.lm_head.weight = None  # else it gets memory of its own first
-    model.to_empty(device=place)
-    if is_tied_late:
-        model.lm_head.weight = model.model.embed_tokens.weight
+    for module in model.modules():  # from the outermost in; a tied weight gets memory once
+        own = [*module.parameters(recurse=False), *module.buffers(recurse=False)]
+        if any(tensor.is_meta for tensor in own):
+            module.to_empty(device=place, recurse=False)
     if "offload" in words:
         for module in model.modules():
             for key, buffer in list(module.named_buffers(recurse=False)):
@@ -148,17 +161,19 @@ kinds = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
 kind = next((kinds[word] for word in kinds if word in words), torch.optim.AdamW)
 learning = [weight for weight in model.parameters() if weight.requires_grad]
 fused = True if "fused" in words else None
-optimizer = kind(learning, lr=1e-4, weight_decay=0.0, fused=fused)
+foreach = False if "loop" in words else None
+optimizer = kind(learning, lr=1e-4, weight_decay=0.0, fused=fused, foreach=foreach)
 scaler = torch.amp.GradScaler("cuda") if "fp16" in words else None
 
 
 def loss():
     if not is_image_model and config.model_type != "vit":
-        x = torch.randint(0, config.vocab_size, (4, 512), device="cuda")
+        x = torch.randint(0, config.vocab_size, (batch, tokens), device="cuda")
         return model(input_ids=x, labels=x).loss
     size, classes = (224, 1000) if config is None else (config.image_size, config.num_labels)
-    x = torch.randn(4, 3, size, size, device="cuda")
-    y = torch.randint(0, classes, (4,), device="cuda")
+    channels = 3 if config is None else config.num_channels
+    x = torch.randn(batch, channels, size, size, device="cuda")
+    y = torch.randint(0, classes, (batch,), device="cuda")
     if config is not None:
         return model(pixel_values=x, labels=y).loss
     return F.cross_entropy(model(x), y)
@@ -172,14 +187,16 @@ def backward(last):
     with model.no_sync() if waits else contextlib.nullcontext():
         with torch.autocast("cuda", low) if is_replicated else contextlib.nullcontext():
             value = loss()
-        if "accumulate" in words:
-            value = value / 3
+        if passes > 1:
+            value = value / passes
         (scaler.scale(value) if scaler else value).backward()
 
 
 for _ in range(3):
-    for left in (2, 1, 0) if "accumulate" in words else (0,):
-        if "accumulate" in words and not is_replicated:
+    if values.get("zero") == "before":
+        optimizer.zero_grad()
+    for left in reversed(range(passes)):
+        if passes > 1 and not is_replicated:
             model.set_is_last_backward(left == 0)
         backward(left == 0)
     if "clip" in words:
@@ -191,5 +208,6 @@ for _ in range(3):
         scaler.update()
     else:
         optimizer.step()
-    optimizer.zero_grad()
+    if values.get("zero") != "before":
+        optimizer.zero_grad(set_to_none=values.get("zero") != "keep")
 dist.destroy_process_group()
