@@ -115,14 +115,19 @@ std::vector<UsedBlock> used_blocks(const std::vector<LiveAllocation>& live,
   return blocks;
 }
 
-}  // namespace
+/// A moment with what the allocator held then, and the request that decides.
+struct ReservedMoment {
+  Moment at;
+  Event request;
+  ReservedRequest needs;
+  std::vector<ReservedSegment> segments;
+  std::vector<UsedBlock> pending;
+};
 
-std::optional<ReservedReport> Analysis::reserved_peak(const Names& names) {
-  PeakSet& tensors = set_of(Space::device);
-  reserved_peak_.finish(tracker_, tensors);
-  if (!reserved_peak_.exists()) return std::nullopt;
-  const Event& request = reserved_peak_.request();
-  const Moment& at = reserved_peak_.at();
+ReservedReport account_of(ReservedMoment moment, const std::vector<LiveAllocation>& live,
+                          const Names& names) {
+  const Moment& at = moment.at;
+  const Event& request = moment.request;
   ReservedReport report{.at = at,
                         .action = names.action(at.phase, at.action),
                         .module = names.label(at.module),
@@ -131,11 +136,24 @@ std::optional<ReservedReport> Analysis::reserved_peak(const Names& names) {
                         .label = names.label(request.label),
                         .parts = {},
                         .places = {}};
-  report.parts = reserved_parts(
-      reserved_peak_.segments(),
-      used_blocks(tensors.live_at_mark(), reserved_peak_.pending(), names, report.places),
-      reserved_peak_.needs());
+  report.parts = reserved_parts(std::move(moment.segments),
+                                used_blocks(live, std::move(moment.pending), names, report.places),
+                                moment.needs);
   return report;
+}
+
+}  // namespace
+
+std::optional<ReservedReport> Analysis::reserved_peak(const Names& names) {
+  PeakSet& tensors = set_of(Space::device);
+  reserved_peak_.finish(tracker_, tensors);
+  if (!reserved_peak_.exists()) return std::nullopt;
+  return account_of({.at = reserved_peak_.at(),
+                     .request = reserved_peak_.request(),
+                     .needs = reserved_peak_.needs(),
+                     .segments = reserved_peak_.segments(),
+                     .pending = reserved_peak_.pending()},
+                    tensors.live_at_mark(), names);
 }
 
 const OutOfMemory* RankReport::retry() const {
@@ -236,24 +254,19 @@ std::optional<StepPeak> steady_peak(const std::vector<StepPeak>& steps, size_t f
 OutOfMemory Analysis::named(Failure failure, const Names& names) const {
   OutOfMemory report = std::move(failure.report);
   const Event& request = failure.event;
-  report.action = names.action(report.at.phase, report.at.action);
-  report.module = names.label(report.at.module);
+  report.reserved = account_of({.at = report.at,
+                                .request = request,
+                                .needs = {.bytes = request.value,
+                                          .stream = request.stream,
+                                          .private_pool = failure.private_pool},
+                                .segments = std::move(failure.segments),
+                                .pending = std::move(failure.pending)},
+                               failure.live, names);
+  report.action = report.reserved.action;
+  report.module = report.reserved.module;
   report.asked_bytes = request.value;
   report.category = request.category;
-  report.label = names.label(request.label);
-  ReservedReport& reserved = report.reserved;
-  reserved = {.at = report.at,
-              .action = report.action,
-              .module = report.module,
-              .asked_bytes = report.asked_bytes,
-              .category = report.category,
-              .label = report.label,
-              .parts = {},
-              .places = {}};
-  reserved.parts = reserved_parts(
-      std::move(failure.segments),
-      used_blocks(failure.live, std::move(failure.pending), names, reserved.places),
-      {.bytes = request.value, .stream = request.stream, .private_pool = failure.private_pool});
+  report.label = report.reserved.label;
   report.tensors = names.tensors(std::move(failure.live), report.at.step);
   return report;
 }
