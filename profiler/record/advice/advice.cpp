@@ -466,15 +466,15 @@ constexpr auto kRules = std::to_array<Rule>({
      }},
     {"other_streams", false,
      [](const Evidence& e) {
-       const int64_t unused = e.unused ? e.unused->other_streams : 0;
-       return e.is_in_doubt && e.unused && 2 * unused >= e.unused->sum() ? if_much(e, unused) : 0;
+       if (!e.is_in_doubt || !e.unused) return int64_t{0};
+       const int64_t unused = e.unused->other_streams;
+       return 2 * unused >= e.unused->sum() ? if_much(e, unused) : 0;
      },
      [](const Evidence& e) { return e.uses.has_fsdp() || e.uses.has("ddp"); },  // they have streams
      [](const Evidence&, const std::string& bytes) {
        return fmt::format(
            "{} were freed on another stream, which alone can use them again: allocate these "
-           "tensors "
-           "outside torch.cuda.stream(side), and call record_stream(side) on them",
+           "tensors outside torch.cuda.stream(side), and call record_stream(side) on them",
            bytes);
      }},
     {"expandable_segments", false,
