@@ -154,6 +154,8 @@ const Span* ribbon_span(const Lane& lane, const ActionNames& names, int64_t time
                         bool is_lower_row);
 /// Draws what ran on the streams of the GPU.
 void draw_gpu_work(Scene& scene, const ShownRun& one, const CardGeometry& card);
+/// Returns what an image of rows below a plot depends on: another key is another image.
+std::string key_of_rows(const Scene& scene, const ShownRun& one, int width);
 /// Returns the time of a run at a part of the plot's width, from 0 to 1; nothing in a gap.
 std::optional<int64_t> time_at(const Scene& scene, const ShownRun& one, double part);
 void draw_bars(Scene& scene, const ShownRun& one, const CardGeometry& card);

@@ -65,13 +65,10 @@ void draw_gpu_work(Scene& scene, const ShownRun& one, const CardGeometry& card) 
   Box box = card.work;
   box.take_top(paint.px(2));
   const int width = static_cast<int>(box.w);
-  const std::string key =
-      fmt::format("work {} {} {} {} {} {} {} {}", scene.in.generation, one.rank, width,
-                  static_cast<int>(scene.state().theme), static_cast<int>(scene.state().alignment),
-                  scene.state().baseline, scene.view.begin, scene.view.end);
   paint.fill(box, paint.colors.plot);
-  paint.image(box, scene.cache.get(fmt::format("work {}", one.index), key,
-                                   [&] { return work_image(scene, one, width); }));
+  paint.image(box,
+              scene.cache.get(fmt::format("work {}", one.index), key_of_rows(scene, one, width),
+                              [&] { return work_image(scene, one, width); }));
   paint.area({box, Area::Kind::gpu_work, one.index, one.rank});
   const float height = box.h / static_cast<float>(work.rows());
   const float axis = card.y_axis.w - paint.px(5);

@@ -256,21 +256,36 @@ float entry_width(Scene& scene, std::string_view words) {
   return scene.paint.px(30) + scene.paint.width(Style::small, words);
 }
 
-/// Returns the parts of steps that the legend names: all, or none if there is no room for them.
-std::vector<PassPart> legend_parts(Scene& scene) {
-  std::vector<PassPart> parts = ribbon_parts(scene);
+/// An entry of the legend for a ribbon or the rows of streams.
+struct SmallEntry {
+  Color color;
+  std::string_view words;
+};
+
+/// Returns the kinds of work and, if there is room for all of them, the parts of steps before
+/// these.
+std::vector<SmallEntry> small_entries(Scene& scene) {
+  const Theme theme = scene.state().theme;
+  std::vector<SmallEntry> parts, work;
+  for (const PassPart part : ribbon_parts(scene)) {
+    parts.push_back({color_of(part, theme), to_string(part)});
+  }
+  for (const profiler::GpuWork kind : shown_work(scene)) {
+    work.push_back({color_of(kind, theme), to_string(kind)});
+  }
+  std::vector<SmallEntry> all = parts;
+  all.insert(all.end(), work.begin(), work.end());
   std::vector<float> widths = legend_widths(scene);
-  for (const PassPart part : parts) widths.push_back(entry_width(scene, to_string(part)));
-  for (const auto work : shown_work(scene)) widths.push_back(entry_width(scene, to_string(work)));
-  if (needed_lines(widths, scene.geometry.legend.w) > most_legend_lines(scene)) parts.clear();
-  return parts;
+  for (const SmallEntry& one : all) widths.push_back(entry_width(scene, one.words));
+  const bool fit = needed_lines(widths, scene.geometry.legend.w) <= most_legend_lines(scene);
+  return fit ? all : work;
 }
 
-void draw_small_entry(Scene& scene, const Color& color, std::string_view words, Box entry) {
+void draw_small_entry(Scene& scene, const SmallEntry& one, Box entry) {
   Painter& paint = scene.paint;
-  paint.fill({entry.x, entry.y + entry.h / 2 - paint.px(3), paint.px(14), paint.px(6)}, color);
+  paint.fill({entry.x, entry.y + entry.h / 2 - paint.px(3), paint.px(14), paint.px(6)}, one.color);
   entry.take_left(paint.px(18));
-  paint.text(entry, words, paint.colors.text, Style::small);
+  paint.text(entry, one.words, paint.colors.text, Style::small);
 }
 
 /// Draws the categories in stacking order from the top, and how many do not fit.
@@ -347,10 +362,9 @@ void draw_header(Scene& scene) {
 
 size_t legend_lines(Scene& scene) {
   std::vector<float> widths = legend_widths(scene);
-  for (const PassPart part : legend_parts(scene)) {
-    widths.push_back(entry_width(scene, to_string(part)));
+  for (const SmallEntry& one : small_entries(scene)) {
+    widths.push_back(entry_width(scene, one.words));
   }
-  for (const auto work : shown_work(scene)) widths.push_back(entry_width(scene, to_string(work)));
   return std::min(most_legend_lines(scene), needed_lines(widths, scene.geometry.legend.w));
 }
 
@@ -378,15 +392,8 @@ void draw_legend(Scene& scene) {
     entry.take_left(paint.px(19));
     paint.text(entry, "plan", paint.colors.text, Style::small);
   }
-  for (const PassPart part : legend_parts(scene)) {
-    const std::string_view words = to_string(part);
-    draw_small_entry(scene, color_of(part, scene.state().theme), words,
-                     lines.take(entry_width(scene, words)));
-  }
-  for (const auto work : shown_work(scene)) {
-    const std::string_view words = to_string(work);
-    draw_small_entry(scene, color_of(work, scene.state().theme), words,
-                     lines.take(entry_width(scene, words)));
+  for (const SmallEntry& one : small_entries(scene)) {
+    draw_small_entry(scene, one, lines.take(entry_width(scene, one.words)));
   }
   if (scene.state().layout == LaneLayout::overlay) {
     draw_line_names(scene, lines.rest_of_line());

@@ -193,18 +193,22 @@ const Span* ribbon_span(const Lane& lane, const ActionNames& names, int64_t time
   return nullptr;
 }
 
+std::string key_of_rows(const Scene& scene, const ShownRun& one, int width) {
+  return fmt::format("{} {} {} {} {} {} {} {}", scene.in.generation, one.rank, width,
+                     static_cast<int>(scene.state().theme),
+                     static_cast<int>(scene.state().alignment), scene.state().baseline,
+                     scene.view.begin, scene.view.end);
+}
+
 void draw_ribbon(Scene& scene, const ShownRun& one, const CardGeometry& card) {
   Painter& paint = scene.paint;
   Box box = card.ribbon;
   box.take_top(paint.px(2));
   const int width = static_cast<int>(box.w);
-  const std::string key =
-      fmt::format("ribbon {} {} {} {} {} {} {} {}", scene.in.generation, one.rank, width,
-                  static_cast<int>(scene.state().theme), static_cast<int>(scene.state().alignment),
-                  scene.state().baseline, scene.view.begin, scene.view.end);
   paint.fill(box, paint.colors.plot);
-  paint.image(box, scene.cache.get(fmt::format("ribbon {}", one.index), key,
-                                   [&] { return RibbonImage(scene, one, width).draw(); }));
+  paint.image(box,
+              scene.cache.get(fmt::format("ribbon {}", one.index), key_of_rows(scene, one, width),
+                              [&] { return RibbonImage(scene, one, width).draw(); }));
   paint.area({box, Area::Kind::ribbon, one.index, one.rank});
   draw_names(scene, one, box);
   const bool has_lower = one.lane->communicates();
