@@ -46,9 +46,11 @@ void Analysis::take(const Event& event) {
     case EventKind::release:
       return take_hold(event);
     case EventKind::action_begin:
+      note_work(event.action);
       if (running_.size() < kMostRunning) running_.push_back(event.action);
       return;
     case EventKind::action_end:
+      note_work(event.action);
       return end_action(event.action);
     case EventKind::module:
       module_ = event.label;

@@ -42,27 +42,32 @@ int64_t common_distance(const std::vector<GrowingLabel>& labels, double rate) {
   return std::max<int64_t>(every, 1);
 }
 
-/// Returns the number of the last allocation in a `forward`; 0 if there is none.
-uint64_t last_in_forward(const std::vector<LabelSpan>& spans, const Callers& callers) {
-  uint64_t last = 0;
-  for (const LabelSpan& one : spans) {
-    if (one.count > 0 && callers.is_in_forward(one.label)) last = std::max(last, one.last);
-  }
-  return last;
-}
-
 }  // namespace
+
+/// Notes when the model runs. The numbers are those of a program without a schedule; one with a
+/// schedule has steps, so that nobody asks for its rounds.
+void Analysis::note_work(int32_t action) {
+  const bool runs_model = action == static_cast<int32_t>(ProgramPart::forward) ||
+                          action == static_cast<int32_t>(ProgramPart::backward);
+  if (runs_model) work_.take(growth_.allocations());
+}
 
 std::optional<uint32_t> Analysis::label_of_rounds(const std::vector<std::string>& strings,
                                                   const Stacks& stacks) const {
   if (growth_.marks() >= 2) return std::nullopt;
   const Callers callers(strings, stacks);
   std::vector<LabelSpan> spans = growth_.spans();
-  const uint64_t last_forward = last_in_forward(spans, callers);
+  AllocationRange work = work_;
+  for (const LabelSpan& one : spans) {
+    if (one.count == 0 || !callers.is_in_forward(one.label)) continue;
+    work.take(one.first);
+    work.take(one.last);
+  }
   std::erase_if(spans, [&](const LabelSpan& one) {
     const uint64_t length = one.last - one.first;
-    // Rounds after the last forward are those of an optimizer that meets its parameters.
-    if (last_forward > 0 && last_forward < one.first + length / 2) return true;
+    // Before it runs, a model is built and loaded, layer by layer. Rounds after it has run are
+    // those of an optimizer that meets its parameters.
+    if (one.last < work.first || work.last < one.first + length / 2) return true;
     return one.label == 0 || one.count < kLeastRounds || callers.is_in_forward(one.label) ||
            growth_.allocations() - one.last > 2 * length / static_cast<uint64_t>(one.count - 1);
   });

@@ -2,6 +2,7 @@
 // which labels grow.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -18,6 +19,18 @@ struct LabelSpan {
   int64_t count = 0;
   uint64_t first = 0;
   uint64_t last = 0;
+};
+
+/// The first and the last of some allocations, by their numbers. Without any, all numbers are
+/// before the first and after the last.
+struct AllocationRange {
+  uint64_t first = UINT64_MAX;
+  uint64_t last = 0;
+
+  void take(uint64_t number) {
+    first = std::min(first, number);
+    last = std::max(last, number);
+  }
 };
 
 struct GrowingLabel {

@@ -238,6 +238,7 @@ class Analysis {
   SpaceReport space_report(Space space, const Names& names);
   std::optional<ReservedReport> reserved_peak(const Names& names);
   void begin_mark(int64_t number);
+  void note_work(int32_t action);
   std::optional<Growth> find_growth(const std::vector<std::string>& strings, const Stacks& stacks,
                                     int64_t capacity_bytes) const;
 
@@ -277,6 +278,7 @@ class Analysis {
   std::optional<int64_t> used_by_others_;  // of the device, at its last sample
   GrowthWatch growth_;                     // of the device
   std::vector<int64_t> mark_numbers_;      // the step that each mark begins
+  AllocationRange work_;                   // from the first forward or backward to the last
   std::optional<uint32_t> round_label_;
 };
 

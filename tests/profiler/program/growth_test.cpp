@@ -53,6 +53,12 @@ class Steps {
       return event.kind == EventKind::step || event.kind == EventKind::phase;
     });
   }
+  /// Begins and ends a part of the program.
+  void run(ProgramPart part) {
+    for (const EventKind kind : {EventKind::action_begin, EventKind::action_end}) {
+      add({.action = static_cast<int32_t>(part), .kind = kind});
+    }
+  }
   void begin() { add({.value = step_++, .kind = EventKind::step}); }
   uint64_t alloc(int64_t bytes, uint32_t label = 1) {
     const uint64_t address = next_ += 64 * kMiB;
@@ -196,6 +202,41 @@ TEST_CASE("an optimizer that meets its parameters is not called growth") {
   }
   rounds.drop_marks();
   CHECK(rounds.report().growth);
+}
+
+TEST_CASE("a model that is built layer by layer is not called growth") {
+  const auto build = [](Steps& steps) {
+    for (int layer = 0; layer < 24; ++layer) {
+      steps.free(steps.alloc(kMiB, 3));
+      steps.alloc(8 * kMiB, 2);
+    }
+  };
+  const auto run = [](Steps& steps) {
+    for (int layer = 0; layer < 24; ++layer) steps.free(steps.alloc(kMiB));
+  };
+  for (const bool runs : {false, true}) {
+    Steps steps;
+    steps.add_stack();  // label 1 is in a forward
+    build(steps);
+    if (runs) run(steps);
+    steps.drop_marks();
+    CAPTURE(runs);
+    CHECK_FALSE(steps.report().growth);
+  }
+}
+
+TEST_CASE("rounds of a program without modules are those in which it calls backward") {
+  for (const bool calls_backward : {false, true}) {
+    Steps steps;
+    for (int round = 0; round < 24; ++round) {
+      steps.free(steps.alloc(kMiB, 1));
+      if (calls_backward) steps.run(ProgramPart::backward);
+      steps.alloc(8 * kMiB, 2);
+    }
+    steps.drop_marks();
+    CAPTURE(calls_backward);
+    CHECK(steps.report().growth.has_value() == calls_backward);
+  }
 }
 
 TEST_CASE("what each step replaces is growth only if it gets larger, and the program does not") {

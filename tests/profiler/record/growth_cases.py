@@ -101,7 +101,7 @@ def check_few_that_grow(folder):
 
 
 def check_few_that_do_not_grow(folder):
-    done = Programs(folder, ["fine_late_settling", "fine_cache_by_random_shape", "fine_requests",
+    done = Programs(folder, ["fine_late_settling", "fine_building_alone", "fine_requests",
                              *TWO_KEPT, *TWO_LOSSES])
     expect_no_growth(done)
     expect_kept_from_the_step_before(done)

@@ -476,6 +476,24 @@ def fine_loading():
     print(len(tensors))
 
 
+def fine_building():
+    """Each layer makes its table of positions in one loop, before the model runs."""
+    net = Net(24).cuda()
+    for layer in net.layers:
+        positions = torch.arange(256, device="cuda").float()
+        layer.positions = torch.outer(positions, torch.ones(WIDTH, device="cuda"))
+    print(net(batch()).shape)
+
+
+def fine_building_alone():
+    """The same, in a program that ends before its model runs."""
+    net = Net(24).cuda()
+    for layer in net.layers:
+        weight = layer.weight.detach()
+        layer.weight = nn.Parameter((weight / weight.abs().max()).half(), requires_grad=False)
+    print(len(net.layers))
+
+
 # --- that reserve far more than they allocate -----------------------------------------------------
 
 
