@@ -24,6 +24,7 @@
 #include "profiler/exchange/snapshot_events.h"
 #include "profiler/exchange/snapshot_rewind.h"
 #include "profiler/recording/python_rules.h"
+#include "profiler/recording/stack_table.h"
 #include "profiler/report/address_map.h"
 
 namespace shardlens::profiler {
@@ -32,7 +33,6 @@ namespace {
 
 constexpr int64_t kMostBytes = int64_t{1} << 48;  // of one event; a larger one is damage
 constexpr int64_t kMostTime_us = int64_t{1} << 52;
-constexpr size_t kMostFrames = 1 << 20;
 constexpr int64_t kMostRounded_mib = 32768;  // the last key of roundup_power2_divisions
 
 /// Parts of the names of functions that allocate for other functions, as in PyTorch 2.1 to 2.15.
@@ -107,18 +107,6 @@ class SnapshotImport {
  private:
   // --- texts -------------------------------------------------------------------------------------
 
-  /// Returns the label of this text and stack: [Note: stacks] in profile.h.
-  uint32_t intern(const std::string& text, uint32_t innermost = 0) {
-    if (text.empty()) return 0;
-    const auto [known, added] =
-        labels_.try_emplace({text, innermost}, static_cast<uint32_t>(profile_.strings.size()));
-    if (!added) return known->second;
-    profile_.strings.push_back(text);
-    profile_.stacks.of_label.resize(profile_.strings.size());
-    profile_.stacks.of_label.back() = innermost;
-    return known->second;
-  }
-
   /// Returns the innermost frame of a stack; 0 if there is none, or the recording has too many.
   uint32_t stack_of(Value frames) {
     uint32_t caller = 0;
@@ -131,20 +119,17 @@ class SnapshotImport {
   }
 
   uint32_t frame_of(uint32_t call, uint32_t caller) {
-    std::vector<StackFrame>& frames = profile_.stacks.frames;
     const uint64_t key = uint64_t{caller} << 32 | call;
     const uint32_t known = frames_.find(key);
     if (known != AddressMap::kNone) return known;
-    if (frames.size() >= kMostFrames) return 0;
     const Call& called = calls_[call];
     const std::string_view name = shortened(called.name);
-    frames.push_back(
+    const uint32_t frame = table_.frame(
         {.caller = caller,
-         .file = intern(std::string(shortened(called.file))),
-         .function = intern(name.empty() ? "??" : std::string(name)),
+         .file = table_.label(std::string(shortened(called.file))),
+         .function = table_.label(name.empty() ? "??" : std::string(name)),
          .line = static_cast<uint32_t>(std::clamp<int64_t>(called.line, 0, INT32_MAX))});
-    const auto frame = static_cast<uint32_t>(frames.size() - 1);
-    frames_.insert(key, frame);
+    if (frame != 0) frames_.insert(key, frame);
     return frame;
   }
 
@@ -212,7 +197,7 @@ class SnapshotImport {
     const uint32_t call = naming_call(frames);
     const uint32_t stack = stack_of(frames);
     const auto [label, is_new] = labels_of_calls_.try_emplace(uint64_t{call} << 32 | stack, 0);
-    if (is_new) label->second = intern(text_of(calls_[call]), stack);
+    if (is_new) label->second = table_.label(text_of(calls_[call]), stack);
     return label->second;
   }
 
@@ -423,7 +408,7 @@ class SnapshotImport {
         entries_, [](const TraceEntry& entry) { return is_mapping(entry.action); });
     const bool has_mapped = std::ranges::any_of(
         state_.segments.ranges(), [](const auto& range) { return range.second.expandable; });
-    return maps || has_mapped ? intern("expandable segment") : 0;
+    return maps || has_mapped ? table_.label("expandable segment") : 0;
   }
 
   Value snapshot_;
@@ -437,7 +422,8 @@ class SnapshotImport {
   uint64_t end_allocated_ = 0;  // unsigned, since a damaged snapshot may overflow it
   uint64_t end_reserved_ = 0;
   std::map<std::pair<int64_t, int64_t>, int32_t> pools_;
-  std::map<std::pair<std::string, uint32_t>, uint32_t> labels_;
+  Profile profile_;
+  StackTable table_{profile_};
   std::vector<Call> calls_;
   std::unordered_map<CallText, uint32_t, CallHash> calls_by_text_;
   std::vector<uint32_t> call_of_value_;  // by the value's index in the document
@@ -446,7 +432,6 @@ class SnapshotImport {
   std::unordered_map<Document::Index, uint32_t> frame_labels_;
   std::unordered_map<uint64_t, StackLabel> labels_of_stacks_;  // by hash of the first such stack
   std::unordered_set<Document::Index> block_lists_;            // the lists that segments have
-  Profile profile_;
 };
 
 /// Returns the devices that have an entry in their trace, or a segment.

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <tuple>
 
+#include "profiler/recording/stack_table.h"
+
 namespace shardlens::profiler {
 
 namespace {
@@ -18,41 +20,6 @@ constexpr uint64_t kRestAddress = 1;  // no allocator gives it
 bool only_allocates(std::string_view name) {
   return name.starts_with("aten::empty") || name.starts_with("aten::resize_");
 }
-
-/// The labels and frames of a recording, each added once.
-class Labels {
- public:
-  explicit Labels(Profile& profile) : profile_(profile) {}
-
-  uint32_t text(const std::string& text) {
-    const auto [at, is_new] = texts_.try_emplace(text, profile_.strings.size());
-    if (is_new) profile_.strings.push_back(text);
-    return static_cast<uint32_t>(at->second);
-  }
-  uint32_t frame(uint32_t caller, const std::string& name) {
-    const uint32_t function = text(name);
-    const auto [at, is_new] =
-        frames_.try_emplace({caller, function}, profile_.stacks.frames.size());
-    if (is_new) profile_.stacks.frames.push_back({.caller = caller, .function = function});
-    return static_cast<uint32_t>(at->second);
-  }
-  /// Returns the label of a name and a stack.
-  uint32_t label(const std::string& name, uint32_t innermost) {
-    const auto [at, is_new] = labels_.try_emplace({name, innermost}, profile_.strings.size());
-    if (is_new) {
-      profile_.strings.push_back(name);
-      profile_.stacks.of_label.resize(profile_.strings.size());
-      profile_.stacks.of_label.back() = innermost;
-    }
-    return static_cast<uint32_t>(at->second);
-  }
-
- private:
-  Profile& profile_;
-  std::map<std::string, size_t> texts_ = {{"", 0}};
-  std::map<std::pair<uint32_t, uint32_t>, size_t> frames_;
-  std::map<std::pair<std::string, uint32_t>, size_t> labels_;
-};
 
 }  // namespace
 
@@ -87,7 +54,7 @@ void TraceMemory::leave_one_device() {
 /// Gives each allocation the stack of the operators that ran on its thread, and the name of the
 /// innermost one that does more than to allocate.
 void TraceMemory::name_changes(Profile& profile, const std::vector<std::string>& names) {
-  Labels labels(profile);
+  StackTable table(profile);
   struct Cursor {
     size_t next = 0;
     std::vector<Operator> running{};
@@ -112,10 +79,11 @@ void TraceMemory::name_changes(Profile& profile, const std::vector<std::string>&
     uint32_t frame = 0;
     std::string name;
     for (const Operator& one : at.running) {
-      frame = labels.frame(frame, names[one.name]);
+      const uint32_t function = table.label(names[one.name]);
+      frame = table.frame({.caller = frame, .function = function});
       if (name.empty() || !only_allocates(names[one.name])) name = names[one.name];
     }
-    change.name = name.empty() ? 0 : labels.label(name, frame);
+    change.name = name.empty() ? 0 : table.label(name, frame);
   }
 }
 
