@@ -11,6 +11,7 @@ namespace shardlens::profiler {
 EventSource events_of(const Profile& profile) {
   return {.header = profile.header,
           .strings = profile.strings,
+          .stacks = profile.stacks,
           .for_each = [&profile](const EventSource::EventReceiver& take) { take(profile.events); },
           .judgement = [&profile] { return profile.judgement; }};
 }
@@ -24,6 +25,7 @@ EventSource events_in(const std::string& path) {
   const auto file = std::make_shared<File>(path);
   return {.header = file->reader.header(),
           .strings = file->reader.strings(),
+          .stacks = file->reader.stacks(),
           .for_each =
               [file](const EventSource::EventReceiver& take) {
                 file->reader.start_at(std::numeric_limits<int64_t>::min());  // the beginning

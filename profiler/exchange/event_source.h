@@ -17,6 +17,7 @@ struct EventSource {
 
   Header header;
   std::vector<std::string> strings;
+  Stacks stacks;
   std::function<void(const EventReceiver&)>
       for_each;                          // passes on all events from the first on, in parts
   std::function<Judgement()> judgement;  // complete once for_each has reached the end

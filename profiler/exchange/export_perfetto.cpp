@@ -15,6 +15,7 @@
 #include "profiler/exchange/place_names.h"
 #include "profiler/exchange/timeline.h"
 #include "profiler/recording/events.h"
+#include "profiler/recording/python_rules.h"
 #include "profiler/report/block_tracker.h"
 
 namespace shardlens::profiler {
@@ -29,6 +30,8 @@ constexpr auto choice_words(Track) { return words("phases", "steps", "actions");
 // Numbers of processes and threads, which Perfetto keeps in 32 bits; ranks come before.
 constexpr int64_t kFirstSimulated = 100'000;
 constexpr int64_t kMostTracks = 20'000;
+
+constexpr size_t kMostTensors = 200;  // of the peak, each with its stack
 
 /// A named stretch of time in the trace.
 struct Slice {
@@ -56,11 +59,12 @@ class RankWriter {
         process_(int64_t{source.header.rank} + 1) {}  // 0 stands for the idle process
 
   void write(size_t most_points) {
-    const MemoryTimeline timeline = timeline_of(source_, most_points);
+    const MemoryTimeline timeline = timeline_of(source_, most_points, kMostTensors);
     end_ns_ = timeline.end_ns;
     write_names();
     write_slices();
     write_counters(timeline);
+    for (const PeakTensor& tensor : timeline.largest) write_tensor(tensor);
   }
 
  private:
@@ -161,6 +165,39 @@ class RankWriter {
     slice.reset();
   }
 
+  // --- tensors of the peak -----------------------------------------------------------------------
+
+  /// Writes the life of a tensor that was alive at the peak. Perfetto groups them by their lines,
+  /// and shows a list as one row for each frame; it ignores the stacks of the format itself.
+  void write_tensor(const PeakTensor& tensor) {
+    const Json arguments = {
+        {"bytes", tensor.bytes},
+        {"category", category_name(tensor.category, has_shards(source_.header))},
+        {"allocated", names_.place(tensor.place)},
+        {"stack", stack_of(tensor)}};
+    const std::string who =
+        fmt::format(R"("cat":"alive at the peak","id":"{}.{}","name":{},"pid":{},"tid":{})",
+                    process_, ++tensors_, json_text(tensor.label), process_, process_ * 4);
+    line(fmt::format(R"({{"ph":"b",{},"ts":{},"args":{}}})", who, at(tensor.begin_ns),
+                     arguments.dump(-1, ' ', false, Json::error_handler_t::replace)));
+    line(fmt::format(R"({{"ph":"e",{},"ts":{}}})", who, at(tensor.end_ns)));
+  }
+
+  /// Returns the frames that led to the allocation, the innermost first, without those of the
+  /// hooks.
+  std::vector<std::string> stack_of(const PeakTensor& tensor) const {
+    std::vector<std::string> frames;
+    for (uint32_t i = tensor.innermost_frame; i != 0; i = source_.stacks.frames[i].caller) {
+      const StackFrame& frame = source_.stacks.frames[i];
+      const std::string& file = source_.strings[frame.file];
+      const std::string& function = source_.strings[frame.function];
+      if (is_of_hooks(file)) continue;
+      frames.push_back(frame.file == 0 ? function
+                                       : fmt::format("{} ({}:{})", function, file, frame.line));
+    }
+    return frames;
+  }
+
   // --- counters ----------------------------------------------------------------------------------
 
   void write_counters(const MemoryTimeline& timeline) {
@@ -194,6 +231,7 @@ class RankWriter {
   int64_t offset_ns_;
   int64_t process_;
   int64_t end_ns_ = 0;
+  int64_t tensors_ = 0;  // that were written
   Place place_;
   BlockTracker tracker_;  // of the segments
   std::optional<Slice> phase_;

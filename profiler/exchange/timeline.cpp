@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <stdexcept>
+#include <unordered_map>
 #include <utility>
 
 #include "profiler/recording/events.h"
@@ -14,8 +15,6 @@
 namespace shardlens::profiler {
 
 namespace {
-
-constexpr size_t kLargestTensors = 10;
 
 /// Keeps the highest and the last point of every stretch.
 class Sampler {
@@ -239,8 +238,9 @@ class MemoryNow {
 
 class TimelineBuilder {
  public:
-  TimelineBuilder(const EventSource& source, size_t most_points)
+  TimelineBuilder(const EventSource& source, size_t most_points, size_t most_tensors)
       : source_(source),
+        most_tensors_(most_tensors),
         space_(main_space_of(source)),
         overview_(overview_of(source, space_)),
         live_(space_),
@@ -267,7 +267,7 @@ class TimelineBuilder {
     now_.take(change, time_ns);
     if (changes_++ == overview_.peak_change && now_.point().total_bytes > 0) {
       timeline_.peak = now_.point();
-      largest_ = live_.largest_blocks(kLargestTensors);
+      largest_ = live_.largest_blocks(most_tensors_);
     }
     sampler_.take(now_.point());
   }
@@ -275,26 +275,34 @@ class TimelineBuilder {
   /// Returns the largest tensors. Their labels and places are in the events of their allocations,
   /// so this goes through the events once more.
   std::vector<PeakTensor> largest_tensors() const {
-    std::vector<PeakTensor> tensors(largest_.size());
+    std::vector<PeakTensor> tensors;
+    std::unordered_map<uint32_t, size_t> by_life;
+    for (const LiveBlocks::Block& block : largest_) {
+      by_life[block.life] = tensors.size();
+      tensors.push_back({.bytes = block.given_bytes,
+                         .category = overview_.categories[block.life],
+                         .end_ns = overview_.end_ns});
+    }
     LiveBlocks live(space_);
     Place place;
     for_each_usable(source_, [&](const Event& event) {
       place.take(event);
       for (const LiveBlocks::Change& change : live.take(event)) {
+        const auto found = by_life.find(change.block.life);
+        if (found == by_life.end()) continue;
+        PeakTensor& tensor = tensors[found->second];
+        (change.begins ? tensor.begin_ns : tensor.end_ns) = event.time_ns;
         if (!change.begins) continue;
-        const auto found = std::ranges::find(largest_, change.block.life, &LiveBlocks::Block::life);
-        if (found == largest_.end()) continue;
-        tensors[static_cast<size_t>(found - largest_.begin())] = {
-            .bytes = found->given_bytes,
-            .category = overview_.categories[found->life],
-            .label = label_text(source_.strings, event.label),
-            .place = place};
+        tensor.label = label_text(source_.strings, event.label);
+        tensor.innermost_frame = source_.stacks.innermost_frame(event.label);
+        tensor.place = place;
       }
     });
     return tensors;
   }
 
   const EventSource& source_;
+  size_t most_tensors_;
   Space space_;
   Overview overview_;
   LiveBlocks live_;
@@ -336,9 +344,9 @@ Space main_space_of(const EventSource& source) {
   return has_device ? Space::device : Space::host;
 }
 
-MemoryTimeline timeline_of(const EventSource& source, size_t most_points) {
+MemoryTimeline timeline_of(const EventSource& source, size_t most_points, size_t most_tensors) {
   if (most_points < 2) throw std::invalid_argument("a timeline needs at least two points");
-  MemoryTimeline timeline = TimelineBuilder(source, most_points).build();
+  MemoryTimeline timeline = TimelineBuilder(source, most_points, most_tensors).build();
   timeline.judgement = source.judgement();
   return timeline;
 }

@@ -29,7 +29,10 @@ struct PeakTensor {
   int64_t bytes = 0;
   Category category{};
   std::string label;
-  Place place;  // of its allocation
+  uint32_t innermost_frame = 0;  // of its stack, in EventSource::stacks; 0: none
+  Place place;                   // of its allocation
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
 };
 
 struct MemoryTimeline {
@@ -38,7 +41,7 @@ struct MemoryTimeline {
   Space space = Space::host;
   std::vector<TimelinePoint> points;  // in order
   TimelinePoint peak;                 // the first of its height; one of the points
-  std::vector<PeakTensor> largest;    // at most ten, the largest first
+  std::vector<PeakTensor> largest;    // the largest first
   int64_t end_ns = 0;
 
   bool uses(Category category) const;
@@ -53,12 +56,13 @@ Space main_space_of(const EventSource& source);
 void follow_timeline(const EventSource& source,
                      const std::function<void(const Event&, const TimelinePoint&)>& visit);
 
-/// Returns the timeline in at most `most_points` points. Bytes of the device are those that the
-/// caching allocator gave, as in the report; if no device was recorded, they are the bytes asked
-/// for on the host. If there are more changes than `most_points`, time is cut into stretches of
-/// equal length, each of which keeps its highest point and its last. Goes through the events three
-/// times, and keeps in memory only what is alive and a byte for each life. Throws
-/// std::invalid_argument for more than 2^32 - 2 lives and for fewer than two points.
-MemoryTimeline timeline_of(const EventSource& source, size_t most_points);
+/// Returns the timeline in at most `most_points` points, with the largest tensors of its peak.
+/// Bytes of the device are those that the caching allocator gave, as in the report; if no device
+/// was recorded, they are the bytes asked for on the host. If there are more changes than
+/// `most_points`, time is cut into stretches of equal length, each of which keeps its highest point
+/// and its last. Goes through the events three times, and keeps in memory only what is alive and a
+/// byte for each life. Throws std::invalid_argument for more than 2^32 - 2 lives and for fewer than
+/// two points.
+MemoryTimeline timeline_of(const EventSource& source, size_t most_points, size_t most_tensors = 10);
 
 }  // namespace shardlens::profiler

@@ -92,12 +92,16 @@ const PythonRule* find_python_rule(std::string_view file, std::string_view funct
   return found == kRules.end() ? nullptr : &*found;
 }
 
+bool is_of_hooks(std::string_view file) {
+  return file.find("/shardlens_record/") != std::string_view::npos;
+}
+
 bool is_of_program(std::string_view file) {
   const auto has = [file](std::string_view part) {
     return file.find(part) != std::string_view::npos;
   };
   const bool is_of_python = has("/lib/python3") && !has("-packages/");
-  return !is_of_python && !has("/torch/") && !has("/shardlens_record/") && !file.starts_with('<');
+  return !is_of_python && !has("/torch/") && !is_of_hooks(file) && !file.starts_with('<');
 }
 
 Category category_of_part(StepPart part) {

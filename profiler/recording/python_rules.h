@@ -26,8 +26,10 @@ std::span<const PythonRule> python_rules();
 /// Returns the rule for this function, or null if there is none.
 const PythonRule* find_python_rule(std::string_view file, std::string_view function);
 
-/// True if a file belongs neither to PyTorch, nor to Python's own library, nor to the hooks that
-/// record it (profiler/record/python).
+/// True for files of the hooks that record a program (profiler/record/python).
+bool is_of_hooks(std::string_view file);
+
+/// True if a file belongs neither to PyTorch, nor to Python's own library, nor to the hooks.
 bool is_of_program(std::string_view file);
 
 /// A part of a training step, as far as allocations show it.

@@ -153,6 +153,42 @@ TEST_CASE("Perfetto's JSON parses and its counters peak where the recording does
   }
 }
 
+TEST_CASE("Perfetto has the tensors of the peak, with their stacks") {
+  const uint64_t seed = std::random_device{}();
+  INFO("seed " << seed);
+  Profile profile = tests::RandomRecorder(seed, false).record(300).profile;
+  const auto text = [&](const char* one) {
+    profile.strings.emplace_back(one);
+    return static_cast<uint32_t>(profile.strings.size() - 1);
+  };
+  const uint32_t file = text("/home/me/train.py");
+  profile.stacks.frames.push_back({.file = file, .function = text("main"), .line = 20});
+  profile.stacks.frames.push_back(
+      {.caller = 1, .file = file, .function = text("Net.forward"), .line = 9});
+  profile.stacks.of_label.assign(profile.strings.size(), 2);
+  const BruteForce expected = brute_force(profile, Space::device);
+  const auto peak_us = static_cast<double>(expected.peak_ns) / 1000;
+  int64_t bytes = 0;
+  size_t tensors = 0, ends = 0;
+  const json trace = perfetto({profile}, 60);
+  for (const json& event : trace.at("traceEvents")) {
+    if (event.at("ph") == "b") {
+      ++tensors;
+      bytes += event.at("args").at("bytes").get<int64_t>();
+      CHECK(event.at("ts").get<double>() <= peak_us);
+      CHECK(event.at("args").at("stack") ==
+            json{"Net.forward (/home/me/train.py:9)", "main (/home/me/train.py:20)"});
+    }
+    if (event.at("ph") == "e") {
+      ++ends;
+      CHECK(event.at("ts").get<double>() >= peak_us);
+    }
+  }
+  REQUIRE(tensors < 200);  // else only the largest are there
+  CHECK(tensors == ends);
+  CHECK(bytes == expected.peak);
+}
+
 TEST_CASE("Perfetto's slices are the phases, steps and actions, by name") {
   Profile profile = tests::small_recording();
   const auto mark = [&](EventKind kind, int64_t time_ns) {
