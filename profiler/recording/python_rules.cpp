@@ -49,8 +49,8 @@ constexpr std::array kRules = {
     // A DTensor that changes its layout holds what the part of the step makes.
     PythonRule{"distributed/tensor/_redistribute.py", "", Category::activation, "", true},
     // These functions keep what they read from a file.
-    PythonRule{"torch/serialization.py", "", Category::checkpoint_staging, "loaded checkpoint"},
-    PythonRule{"safetensors/torch.py", "", Category::checkpoint_staging, "loaded checkpoint"},
+    PythonRule{"torch/serialization.py", "", Category::checkpoint_staging, kLoadedCheckpoint},
+    PythonRule{"safetensors/torch.py", "", Category::checkpoint_staging, kLoadedCheckpoint},
     PythonRule{"transformers/cache_utils.py", "", Category::activation, "key-value cache"},
     // These functions work on all parameters: they make, move, fill, step or clip them.
     PythonRule{"torch/nn/modules/module.py", "_apply", Category::parameter_shard},

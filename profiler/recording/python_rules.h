@@ -12,6 +12,9 @@
 
 namespace shardlens::profiler {
 
+/// The name of what torch.load and safetensors read.
+constexpr std::string_view kLoadedCheckpoint = "loaded checkpoint";
+
 struct PythonRule {
   std::string_view file;      // the end of its path, or a part that ends in '/'
   std::string_view function;  // empty: any

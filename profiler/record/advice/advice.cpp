@@ -12,6 +12,7 @@
 
 #include "base/shown.h"
 #include "base/units.h"
+#include "profiler/recording/python_rules.h"
 #include "profiler/report/place_totals.h"
 
 namespace shardlens::profiler {
@@ -118,6 +119,16 @@ std::string line_of_most(const Evidence& e, Category category) {
       return std::string(place_of(row.label));
   }
   return {};
+}
+
+/// Returns the row of the largest checkpoint that is loaded and on the GPU.
+std::optional<PlaceTotal> largest_checkpoint(const Evidence& e) {
+  const std::vector<PlaceTotal> rows = place_totals(e.blocks);
+  const auto found = std::ranges::find_if(rows, [](const PlaceTotal& row) {
+    return row.category == Category::checkpoint_staging &&
+           std::ranges::find(row.names, kLoadedCheckpoint) != row.names.end();
+  });
+  return found == rows.end() ? std::nullopt : std::optional(*found);
 }
 
 /// Returns how much less a program may take whose parameters are never whole: at most what other
@@ -228,6 +239,17 @@ constexpr auto kRules = std::to_array<Rule>({
            "{} made{} in the step before are alive still: del the variable that holds them before "
            "the next step",
            bytes, at(of_last_step(e)->label));
+     }},
+    {"loaded_checkpoint", true,
+     [](const Evidence& e) {
+       return largest_checkpoint(e) ? if_much(e, largest_checkpoint(e)->given_bytes) : 0;
+     },
+     [](const Evidence& e) { return !e.uses.has("load_state_dict"); },
+     [](const Evidence& e, const std::string& bytes) {
+       return fmt::format(
+           "{} of a checkpoint that is loaded{} are on the GPU beside the model: load it to the "
+           "CPU, or delete it after load_state_dict{}",
+           bytes, at(place_of(largest_checkpoint(e)->label)), at_use(e, "load_state_dict"));
      }},
     {"evaluation_without_no_grad", true,
      [](const Evidence& e) {

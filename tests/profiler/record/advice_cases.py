@@ -90,6 +90,11 @@ def check_kept_from_last_step(folder):
                  shows=lambda report: report["at_peak"]["kept_from_earlier_steps"])
 
 
+def check_loaded_checkpoint(folder):
+    check_change(folder, "loaded_checkpoint", is_mistake=True, share=0.9,
+                 says=(r"MiB of a checkpoint that is loaded at wasteful.py:\d+",))
+
+
 def check_evaluation_without_no_grad(folder):
     check_change(folder, "evaluation_without_no_grad", is_mistake=True, share=0.5,
                  says=(r"after \.eval\(\) at wasteful.py:\d+: with torch\.no_grad\(\)",))
@@ -229,9 +234,9 @@ def check_pinned_is_not_touched(folder):
 
 if __name__ == "__main__":
     quick = (check_growth, check_autocast_in_fsdp, check_pinned_rounding, check_pinned_as_counted)
-    long = (check_kept_from_last_step, check_evaluation_without_no_grad, check_deferred_reduction,
-            check_shared_graph_pool, check_fewer_graphed_callables, check_meta_init, check_fsdp_units,
-            check_reshard_after_forward, check_shard_over_ranks, check_bucket_view,
-            check_offload_state, check_step_in_backward, check_recompute, check_chunked_loss, check_other_streams,
-            check_offloaded, check_pinned_is_not_touched)
+    long = (check_kept_from_last_step, check_loaded_checkpoint, check_evaluation_without_no_grad,
+            check_deferred_reduction, check_shared_graph_pool, check_fewer_graphed_callables,
+            check_meta_init, check_fsdp_units, check_reshard_after_forward, check_shard_over_ranks,
+            check_bucket_view, check_offload_state, check_step_in_backward, check_recompute,
+            check_chunked_loss, check_other_streams, check_offloaded, check_pinned_is_not_touched)
     sys.exit(run_cases({"quick": quick, "long": long}.get(sys.argv[1], quick)))

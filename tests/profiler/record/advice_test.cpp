@@ -225,6 +225,23 @@ std::vector<Situation> gradient_situations() {
   };
 }
 
+constexpr auto kNamesCheckpoint = [](AdviceEvidence& e) {
+  e.blocks.back().name = "loaded checkpoint";
+};
+
+std::vector<Situation> loaded_situations() {
+  const auto loaded = [](Situation one) {
+    return one.has(Category::checkpoint_staging, 10, "train.py:8 main");
+  };
+  return {
+      loaded({"a checkpoint beside the model", {"loaded_checkpoint"}})
+          .uses({"load_state_dict"})
+          .with(kNamesCheckpoint),
+      loaded({"data that torch.load read", {}}).with(kNamesCheckpoint),
+      loaded({"a copy for a checkpoint that is saved", {}}).uses({"load_state_dict"}),
+  };
+}
+
 std::vector<Situation> activation_situations() {
   using C = Category;
   const auto active = [](Situation one) {
@@ -363,7 +380,7 @@ std::vector<Situation> reserved_situations() {
 std::vector<Situation> all_situations() {
   std::vector<Situation> all;
   for (auto& part : {state_situations(), sharded_situations(), gradient_situations(),
-                     activation_situations(), reserved_situations()}) {
+                     activation_situations(), loaded_situations(), reserved_situations()}) {
     all.insert(all.end(), part.begin(), part.end());
   }
   for (Situation& one : all) {
@@ -412,6 +429,9 @@ TEST_CASE("advice names the line and the call to write") {
              ContainsSubstring("30.00 GiB of whole parameters") &&
                  ContainsSubstring("at train.py:30") &&
                  ContainsSubstring("for up to 10.00 GiB less"));
+  CHECK_THAT(text_in("a checkpoint beside the model", "loaded_checkpoint"),
+             ContainsSubstring("10.00 GiB of a checkpoint that is loaded at train.py:8") &&
+                 ContainsSubstring("after load_state_dict at train.py:30"));
   CHECK_THAT(text_in("FSDP2 that defers its reduction", "deferred_reduction"),
              ContainsSubstring("set_requires_gradient_sync(False) at train.py:30"));
   CHECK_THAT(text_in("autocast over FSDP2", "autocast_in_fsdp"),

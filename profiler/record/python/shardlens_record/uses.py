@@ -296,6 +296,7 @@ def watch_graphs(module):
 def _watch_calls(torch):
     replace(torch.autocast, "__init__", _noting(_note_autocast))
     replace(torch.nn.Embedding, "__init__", _noting(_note_embedding))
+    replace(torch.nn.Module, "load_state_dict", _noting(lambda *_, **__: _note("load_state_dict")))
     _watch_gradients(torch)
     _watch_evaluation(torch)
 
