@@ -86,9 +86,9 @@ target_compile_features(shardlens_runtime INTERFACE cxx_std_20)
 
 set_target_properties(shardlens_runtime PROPERTIES EXPORT_NAME runtime)
 install(TARGETS shardlens_base shardlens_models shardlens_models_torch shardlens_profiler
-                shardlens_driver_watch shardlens_recorder shardlens_null_device shardlens_planner
-                shardlens_runtime_core shardlens_runtime shardlens_flags shardlens_libtorch
-                shardlens_libc10_cuda
+                shardlens_driver_watch shardlens_recorder shardlens_null_device shardlens_step_time
+                shardlens_planner shardlens_runtime_core shardlens_runtime shardlens_flags
+                shardlens_libtorch shardlens_libc10_cuda
         EXPORT ShardlensTargets
         ARCHIVE DESTINATION ${home})
 install(EXPORT ShardlensTargets NAMESPACE Shardlens:: DESTINATION lib/cmake/Shardlens)

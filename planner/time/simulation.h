@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <span>
 #include <vector>
@@ -55,6 +56,31 @@ constexpr double kLaunchLatency = 4e-6;
 
 /// Launches that may wait before the host does, too: a stream's queue is full then.
 constexpr int64_t kQueueDepth = 1024;
+
+/// Simulates tasks one after the other: what comes later changes nothing.
+class StreamSimulation {
+ public:
+  /// Returns when the next task was asked for, began and ended.
+  TaskTimes take(const Task& task);
+
+ private:
+  struct Stream {
+    double ready = 0;         // when all work on it has ended
+    std::deque<double> ends;  // of the last tasks that ran on it
+  };
+
+  TaskTimes times_of(const Task& task);
+  TaskTimes run_on(Stream& stream, const Task& task);
+  void wait_for_place(Stream& stream);
+  TaskTimes host_waits(double until);
+  double end_of(int64_t event) const;
+  double last_end() const;
+
+  std::vector<Stream> streams_ = std::vector<Stream>(1);
+  std::vector<double> ends_;  // of all tasks
+  double last_begin_ = 0;     // of the task before
+  double host_ = 0;
+};
 
 /// Returns when each task was asked for, began and ended.
 std::vector<TaskTimes> simulate(std::span<const Task> tasks);

@@ -12,9 +12,11 @@
 #include "planner/time/products.h"
 #include "planner/time/step_time.h"
 #include "tests/planner/time/held_out.h"
+#include "tests/planner/time/trace_writer.h"
 
 using namespace shardlens;
 using namespace shardlens::planner;
+using namespace shardlens::tests;
 using Catch::Approx;
 using profiler::NumberType;
 using profiler::OperatorCall;
@@ -37,47 +39,6 @@ OperatorInput list(int64_t numbers, uint32_t tensors = 2) {
 OperatorInput number(int64_t value) { return {.type = NumberType::int64, .sizes = {value}}; }
 
 OperatorInput none() { return {}; }
-
-OperatorCall call_of(std::vector<OperatorInput> inputs) {
-  OperatorCall call;
-  call.inputs = std::move(inputs);
-  return call;
-}
-
-/// Writes a trace: every item is asked for `host_ns` after the one before.
-class TraceWriter {
- public:
-  WorkTrace trace;
-
-  uint32_t call(const std::string& name, std::vector<OperatorInput> inputs) {
-    trace.strings.push_back(name);
-    OperatorCall call = call_of(std::move(inputs));
-    call.name = static_cast<uint32_t>(trace.strings.size()) - 1;
-    trace.calls.push_back(call);
-    return static_cast<uint32_t>(trace.calls.size()) - 1;
-  }
-
-  uint32_t piece(Work work) {
-    trace.work.push_back(work);
-    return static_cast<uint32_t>(trace.work.size()) - 1;
-  }
-
-  uint32_t kernel(uint32_t call) {
-    Work work{.kind = WorkKind::kernel, .call = call};
-    work.launch.grid = {1024, 1, 1};
-    work.launch.block = {128, 1, 1};
-    return piece(work);
-  }
-
-  int64_t ask(uint32_t work, int64_t host_ns, uint16_t stream = 0, int64_t about = -1) {
-    now_ += host_ns;
-    trace.items.push_back({.time_ns = now_, .about = about, .work = work, .stream = stream});
-    return static_cast<int64_t>(trace.items.size()) - 1;
-  }
-
- private:
-  int64_t now_ = 0;
-};
 
 /// Steps of `kernels` additions of 2^24 numbers each, whose host takes `host_ns` a kernel.
 WorkTrace additions(int steps, int kernels, int64_t host_ns) {
