@@ -31,7 +31,8 @@ add_custom_target(demo DEPENDS shardlens shardlens-train shardlens-plan shardlen
                                shardlens_null_stubs)
 install(TARGETS ${SHARDLENS_NULL_LIBRARIES} LIBRARY DESTINATION ${home}/null_device
         COMPONENT recorders NAMELINK_SKIP)
-install(TARGETS shardlens_python LIBRARY DESTINATION ${home}/record COMPONENT recorders)
+install(TARGETS shardlens_python shardlens_event_times LIBRARY DESTINATION ${home}/record
+        COMPONENT recorders)
 install(DIRECTORY profiler/record/python DESTINATION ${home}/record COMPONENT recorders
         PATTERN "__pycache__" EXCLUDE)
 install(FILES profiler/null_device/make_stubs.py "${CMAKE_BINARY_DIR}/record/sources.sha256"

@@ -107,9 +107,19 @@ TimedRecording timed(const std::string& path, const profiler::TimeRequest& reque
   return {header.rank, gpu, planner::step_time(trace, gpu, options_of(request, calibration))};
 }
 
+std::string event_times_of(const std::string& path, const profiler::TimeRequest& request) {
+  const Gpu& gpu = gpu_for(request, path, profiler::Reader(path).header());
+  const profiler::WorkTrace trace = trace_of(path);
+  const auto calibration = calibration_of(request.calibration, gpu);
+  const planner::StepTimeOptions options = options_of(request, calibration);
+  return request.json ? json_text(planner::event_times_json(trace, gpu, options))
+                      : planner::event_times_text(trace, gpu, options);
+}
+
 }  // namespace
 
 std::string step_time_of(const std::string& path, const profiler::TimeRequest& request) {
+  if (request.of_events) return event_times_of(path, request);
   const TimedRecording found = timed(path, request);
   if (!request.json) return planner::step_time_text(found.time, found.gpu);
   nlohmann::ordered_json json = planner::step_time_json(found.time, found.gpu);

@@ -13,9 +13,9 @@
 
 namespace shardlens {
 
-/// Returns the step's time in words, or in JSON. The GPU is the recorded one if the request names
-/// none. Throws std::invalid_argument if the recording has no trace of work, or is of a GPU that is
-/// not known.
+/// Returns the step's time, or when events happen, in words or in JSON. The GPU is the recorded one
+/// if the request names none. Throws std::invalid_argument if the recording has no trace of work,
+/// or is of a GPU that is not known.
 std::string step_time_of(const std::string& path, const profiler::TimeRequest& request);
 
 /// Returns the time of a step of several ranks, which are simulated together. Throws as

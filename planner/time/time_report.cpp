@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "planner/time/tasks/simulated_events.h"
+
 namespace shardlens::planner {
 
 namespace {
@@ -46,6 +48,33 @@ std::string parts_text(const StepTime& time) {
         fmt::format("{}{} {:.0f} %", text.empty() ? "" : ", ", name, 100 * seconds / time.seconds);
   }
   return text;
+}
+
+/// An event that a program records, and when it happens.
+struct ListedEvent {
+  size_t item = 0;
+  double seconds = 0;
+};
+
+std::vector<ListedEvent> events_of(const profiler::WorkTrace& trace, const Gpu& gpu,
+                                   const StepTimeOptions& options) {
+  SimulatedEvents events(trace, gpu, options);
+  std::vector<ListedEvent> listed;
+  for (size_t i = 0; i < trace.items.size(); ++i) {
+    if (trace.work_of(trace.items[i]).kind != profiler::WorkKind::event_record) continue;
+    if (const auto seconds = events.seconds_of(static_cast<int64_t>(i))) {
+      listed.push_back({i, *seconds});
+    }
+  }
+  return listed;
+}
+
+const std::string& operator_of(const profiler::WorkTrace& trace, const ListedEvent& event) {
+  return trace.strings[trace.calls[trace.work_of(trace.items[event.item]).call].name];
+}
+
+std::string_view basis_with(const StepTimeOptions& options) {
+  return options.calibration != nullptr ? "calibrated" : "cold";
 }
 
 /// Null if it is not known what a step trains on.
@@ -109,6 +138,36 @@ nlohmann::ordered_json step_time_json(const StepTime& time, const Gpu& gpu) {
           {"rounds", time.rounds},
           {"has_marked_steps", time.are_steps},
           {"doubts", time.doubts}};
+}
+
+std::string event_times_text(const profiler::WorkTrace& trace, const Gpu& gpu,
+                             const StepTimeOptions& options) {
+  constexpr size_t kMostShown = 40;
+  const std::vector<ListedEvent> events = events_of(trace, gpu, options);
+  std::string text = fmt::format(
+      "{} events, as predicted on {}, {}\n  {:>10} {:>7} {:>14} {:>14}  within\n", events.size(),
+      gpu.display_name, basis_with(options), "item", "stream", "happens, ms", "later by, ms");
+  for (size_t i = 0; i < std::min(events.size(), kMostShown); ++i) {
+    const double before = i == 0 ? 0 : events[i - 1].seconds;
+    text += fmt::format("  {:>10} {:>7} {:>14.4f} {:>14.4f}  {}\n", events[i].item,
+                        trace.items[events[i].item].stream, events[i].seconds * 1e3,
+                        (events[i].seconds - before) * 1e3, operator_of(trace, events[i]));
+  }
+  if (events.size() <= kMostShown) return text;
+  return text + fmt::format("  ... {} more: --json has all\n", events.size() - kMostShown);
+}
+
+nlohmann::ordered_json event_times_json(const profiler::WorkTrace& trace, const Gpu& gpu,
+                                        const StepTimeOptions& options) {
+  nlohmann::ordered_json json = {
+      {"gpu", gpu.name}, {"basis", basis_with(options)}, {"events", nlohmann::json::array()}};
+  for (const ListedEvent& event : events_of(trace, gpu, options)) {
+    json["events"].push_back({{"item", event.item},
+                              {"stream", trace.items[event.item].stream},
+                              {"operator", operator_of(trace, event)},
+                              {"seconds", event.seconds}});
+  }
+  return json;
 }
 
 std::string world_time_text(const WorldTime& world, const std::vector<int32_t>& numbers,

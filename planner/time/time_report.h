@@ -31,4 +31,10 @@ std::string time_with_band(const StepTime& time);
 
 nlohmann::ordered_json step_time_json(const StepTime& time, const Gpu& gpu);
 
+/// Returns when each event happens that a program records: SimulatedEvents, in words and in JSON.
+std::string event_times_text(const profiler::WorkTrace& trace, const Gpu& gpu,
+                             const StepTimeOptions& options);
+nlohmann::ordered_json event_times_json(const profiler::WorkTrace& trace, const Gpu& gpu,
+                                        const StepTimeOptions& options);
+
 }  // namespace shardlens::planner

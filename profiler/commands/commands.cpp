@@ -152,6 +152,7 @@ CommandOutcome time(const Arguments& arguments, const Recordings& recordings) {
   app.add_option("--gpu", request.gpu);
   app.add_option("--host", request.host);
   app.add_option("--calibration", request.calibration);
+  app.add_flag("--events", request.of_events);
   app.add_flag("--json", request.json);
   parse_flags(app, arguments);
   if (!(request.host > 0 && request.host <= 100)) {
@@ -162,6 +163,10 @@ CommandOutcome time(const Arguments& arguments, const Recordings& recordings) {
   const std::vector<std::string> files = recordings_of(name, rank);
   if (files.empty()) throw std::invalid_argument(fmt::format("{}: has no recording", name));
   if (files.size() == 1) return {.out = recordings.time(files.front(), request), .error = {}};
+  if (request.of_events) {
+    throw std::invalid_argument(fmt::format(
+        "--events: {} has {} ranks; choose one with --rank, such as --rank 0", name, files.size()));
+  }
   check(recordings.world_time != nullptr, "profile time without a prediction of several ranks");
   return {.out = recordings.world_time(files, request), .error = {}};
 }
@@ -285,10 +290,12 @@ constexpr std::array kCommands = {
             "made: if it has several GPUs, --device chooses one",
             report},
     Command{
-        "time", "RUN|FILE [--rank R] [--gpu NAME] [--host FACTOR] [--calibration FILE] [--json]",
+        "time",
+        "RUN|FILE [--rank R] [--gpu NAME] [--host FACTOR] [--calibration FILE] [--events] [--json]",
         "predict how long a step takes, from what `record --time` traced; --gpu: on another GPU; "
         "--host: with a host that takes FACTOR times as long as the one that recorded; "
-        "--calibration: with the times that shardlens calibrate wrote to FILE",
+        "--calibration: with the times that shardlens calibrate wrote to FILE; --events: when each "
+        "event of the program happens",
         time},
     Command{"diff", "A B [--fail-above P% [--allow WORD,...]] [--json]",
             "compare two runs or files; exit code 1 if B's peak is more than P percent above A's, "

@@ -23,6 +23,7 @@ struct TimeRequest {
   std::string gpu{};          // empty: the recorded one
   double host = 1;            // the target host's time, as a multiple of the recording host's
   std::string calibration{};  // a file; empty: the model's own times
+  bool of_events = false;     // when each event happens, in place of a step's time
   bool json = false;
 };
 

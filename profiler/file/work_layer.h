@@ -42,6 +42,7 @@ class WorkEncoder {
   /// Returns how many items were added.
   int64_t items() const { return items_; }
   bool is_full() const { return count_ >= kBlockItems; }
+  bool is_empty() const { return count_ == 0; }  // of items since take()
   /// Returns the items since the last call, with all that they are the first to name.
   WorkBlock take();
 

@@ -94,6 +94,7 @@ class Writer::Recording {
 
   void append(const Event& event);
   void append_work(WorkBlock block);
+  bool settle_work();
   uint32_t intern(Label label);
   uint32_t frame(const StackFrame& frame);
   void close();
@@ -138,6 +139,9 @@ class Writer::Recording {
   uint64_t lost_ = 0;
   bool strings_due_ = false;
   std::vector<WorkBlock> work_;  // that is to be sealed
+  uint64_t work_added_ = 0;      // blocks
+  uint64_t work_sealed_ = 0;
+  std::condition_variable settled_;
   bool closing_ = false;
   Problem failure_;
   std::atomic<bool> failed_ = false;
@@ -196,7 +200,15 @@ void Writer::Recording::append_work(WorkBlock block) {
   const std::lock_guard lock(mutex_);
   if (closing_ || failed_) return;
   work_.push_back(std::move(block));
+  ++work_added_;
   changed_.notify_one();
+}
+
+bool Writer::Recording::settle_work() {
+  std::unique_lock lock(mutex_);
+  const uint64_t wanted = work_added_;
+  settled_.wait(lock, [&] { return work_sealed_ >= wanted || failed_ || closing_; });
+  return work_sealed_ >= wanted;
 }
 
 bool Writer::Recording::open_block(const Event& first) {
@@ -219,6 +231,7 @@ void Writer::Recording::fail(const std::string& reason) {
   if (failed_) return;
   failure_ = reason;
   failed_ = true;
+  settled_.notify_all();
 }
 
 /// Adds entries to the area for new strings; `is_due` becomes true if that is to be sealed. The
@@ -336,6 +349,9 @@ void Writer::Recording::seal_work() {
     blocks.swap(work_);
   }
   for (const WorkBlock& block : blocks) sealer_.seal_work(block);
+  const std::lock_guard lock(mutex_);
+  work_sealed_ += blocks.size();
+  settled_.notify_all();
 }
 
 void Writer::Recording::seal(uint32_t index) {
@@ -359,6 +375,7 @@ void Writer::Recording::close() {
     if (current_ != kNone && blocks_[current_].count > 0) hand_over();
     closing_ = true;
     changed_.notify_one();
+    settled_.notify_all();
   }
   thread_.join();
   if (!failed_) open_.remove();  // else it has the events that could not be sealed
@@ -408,6 +425,8 @@ void Writer::append_work(WorkBlock block) noexcept {
     // no memory: a reader sees that the next block does not follow
   }
 }
+
+bool Writer::settle_work() noexcept { return recording_->settle_work(); }
 
 void Writer::close() noexcept { recording_->close(); }
 WriterCounts Writer::counts() const noexcept { return recording_->counts(); }

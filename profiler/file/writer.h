@@ -63,6 +63,9 @@ class Writer {
 
   /// Adds a block of the trace of work, which is sealed soon, in the order of the calls.
   void append_work(WorkBlock block) noexcept;
+  /// Waits until the blocks of the trace of work so far are in PATH. Returns false if the recording
+  /// has stopped.
+  bool settle_work() noexcept;
 
   /// Seals the open blocks and removes PATH.open, unless the recording has failed. Later calls do
   /// nothing.

@@ -82,6 +82,11 @@ nlohmann::json levers_json(const std::vector<Lever>& levers) {
   return json;
 }
 
+/// The program may change its folder.
+std::string absolute_if_named(const std::string& file) {
+  return file.empty() ? file : fs::absolute(file).string();
+}
+
 nlohmann::json options_json(const RecordOptions& options, const PythonProgram& program,
                             const RecordFiles& files, const std::string& claim,
                             const std::string& messages) {
@@ -109,6 +114,8 @@ nlohmann::json options_json(const RecordOptions& options, const PythonProgram& p
           {"look", options.looks},
           {"holders", options.finds_holders},
           {"tells_imports", options.tells_imports},
+          {"event_times", (files.python.parent_path() / "libshardlens_event_times.so").string()},
+          {"calibration", absolute_if_named(options.calibration)},
           {"command", options.command}};
 }
 

@@ -131,8 +131,8 @@ class Recorder::Hooks {
   void leave_operators() { at::removeCallback(operators_); }
   const DriverWatch* driver() const { return driver_.get(); }
   void stop_driver() { driver_.reset(); }
-  void watch_work() {
-    work_ = new WorkRecorder(writer_, streams_, start_ns_);
+  void watch_work(EventTimes* (*follow_events)()) {
+    work_ = new WorkRecorder(writer_, streams_, start_ns_, follow_events);
     if (!work_->start()) delete std::exchange(work_, nullptr);
   }
   WorkRecorder* work() { return work_; }
@@ -434,7 +434,7 @@ Recorder::Recorder(const RecorderOptions& options) : hooks_(std::make_unique<Hoo
   Hooks::install(options);
   set_operator_ended(options.operator_ended);
   hooks_->watch_operators();
-  if (options.of_work) hooks_->watch_work();
+  if (options.of_work) hooks_->watch_work(options.follow_events);
   if (!options.on_cuda) return;
   if (options.device_before_bytes) {
     hooks_->count(Counter::device_before, *options.device_before_bytes);
@@ -469,7 +469,10 @@ RecorderSummary Recorder::close() {
   summary.driver = driver_fault();
   leave_driver();
   hooks_->leave_operators();
-  if (hooks_->work() != nullptr) hooks_->work()->finish();
+  if (WorkRecorder* const work = hooks_->work(); work != nullptr) {
+    work->finish();
+    summary.predicted_times = work->predictions();
+  }
   set_operator_ended(nullptr);
   active_recorder.store(nullptr, std::memory_order_release);
   Writer& writer = hooks_->writer();

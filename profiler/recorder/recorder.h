@@ -25,6 +25,7 @@
 
 #include "base/fault.h"
 #include "profiler/recorder/step_window.h"
+#include "profiler/recording/event_times.h"
 #include "profiler/recording/profile.h"
 #include "profiler/recording/work.h"
 
@@ -48,6 +49,9 @@ struct RecorderOptions {
   bool of_pinned = false;
   /// True to make a trace of work (recording/work.h); only on a null device.
   bool of_work = false;
+  /// Returns the times of the recording's events, for a program that reads the time between two;
+  /// null: they are not known. Called once the trace of work so far is in the file.
+  EventTimes* (*follow_events)() = [] { return static_cast<EventTimes*>(nullptr); };
   /// True if the device in use has a context, so that its memory can be sampled at once. Otherwise
   /// the caller calls sample_start() later.
   bool has_context = true;
@@ -66,8 +70,9 @@ struct RecorderSummary {
   int64_t events = 0;
   int64_t lost_events = 0;
   int64_t file_bytes = 0;
-  Problem failure;  // why recording stopped early; nothing: it did not
-  Problem driver;   // why the driver's layer is missing; nothing: it is there
+  Problem failure;              // why recording stopped early; nothing: it did not
+  Problem driver;               // why the driver's layer is missing; nothing: it is there
+  int64_t predicted_times = 0;  // between events, that the program has read
 };
 
 /// A collective that no NCCL was called for.

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <torch/csrc/distributed/c10d/ParamCommsUtils.hpp>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -21,6 +22,10 @@ namespace shardlens::profiler {
 namespace {
 
 constexpr uint16_t kNoThread = UINT16_MAX;
+
+// Between two events: a GPU tells no shorter one, and programs divide by it.
+constexpr double kShortestTime = 0.5e-6;
+
 thread_local uint16_t own_thread = kNoThread;
 thread_local bool nccl_was_called = false;  // within a call of c10d
 
@@ -92,9 +97,7 @@ void WorkRecorder::leave() {
 void WorkRecorder::finish() {
   leave();
   const std::scoped_lock lock(mutex_);
-  if (encoder_.items() > 0 && !has_finished_) {
-    if (WorkBlock last = encoder_.take(); last.count > 0) writer_.append_work(std::move(last));
-  }
+  if (!has_finished_) hand_over();
   has_finished_ = true;
 }
 
@@ -140,7 +143,40 @@ void WorkRecorder::add(const WorkRequest& request, int64_t time_ns) {
                 .thread = number_of_thread(),
                 .graph = static_cast<uint32_t>(capture_of_(stream))});
   if (work.kind == WorkKind::event_record) recorded_[request.event] = index;
-  if (encoder_.is_full()) writer_.append_work(encoder_.take());
+  if (encoder_.is_full()) hand_over();
+}
+
+/// Ends the block of the last items, if there are any.
+void WorkRecorder::hand_over() {
+  if (encoder_.is_empty()) return;
+  WorkBlock block = encoder_.take();
+  if (events_ != nullptr && !events_->follow(block.payload, block.count)) events_ = nullptr;
+  writer_.append_work(std::move(block));
+}
+
+/// Returns the times of the events so far; null if they are not known.
+EventTimes* WorkRecorder::event_times() {
+  hand_over();
+  if (!std::exchange(reads_events_, true) && writer_.settle_work()) events_ = follow_events_();
+  return events_;
+}
+
+std::optional<double> WorkRecorder::seconds_of(const void* event) {
+  const auto item = recorded_.find(event);
+  if (item == recorded_.end()) return std::nullopt;
+  const double seconds = events_->seconds_of(item->second);
+  return seconds < 0 ? std::nullopt : std::optional(seconds);
+}
+
+std::optional<double> WorkRecorder::seconds_between(const void* start, const void* end) {
+  const OwnTime own;
+  const std::scoped_lock lock(mutex_);
+  if (has_finished_ || event_times() == nullptr) return std::nullopt;
+  const auto from = seconds_of(start), to = seconds_of(end);
+  if (!from || !to) return std::nullopt;
+  ++predictions_;
+  const double seconds = *to - *from;
+  return start == end || seconds < 0 ? seconds : std::max(seconds, kShortestTime);
 }
 
 int64_t WorkRecorder::now_ns() const { return steady_ns(c10::getApproximateTime()) - start_ns_; }

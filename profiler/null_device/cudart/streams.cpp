@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <set>
 
 #include "profiler/null_device/checks/check_feed.h"
@@ -19,7 +20,9 @@ using shardlens::profiler::check_feed;
 using shardlens::profiler::is_any_captured;
 using shardlens::profiler::result;
 using shardlens::profiler::tell_work;
+using shardlens::profiler::work_observer;
 using shardlens::profiler::WorkKind;
+using shardlens::profiler::WorkObserver;
 using shardlens::profiler::WorkRequest;
 
 namespace {
@@ -85,6 +88,17 @@ cudaError_t wait_result(cudaEvent_t event) {
   const bool exists = is_event(event);
   if (check_feed != nullptr && exists) check_feed->event_synchronized(event);
   return handle_result(exists);
+}
+
+// Programs divide by this time, and measure longer if it is small.
+constexpr float kUnknownElapsedMs = 1;
+
+/// Returns nothing where no trace of work is made, or the reader is to get no prediction.
+std::optional<double> predicted_seconds(cudaEvent_t start, cudaEvent_t end) {
+  const auto predicts = shardlens_null_predicts_elapsed.load();
+  if (predicts != nullptr && !predicts()) return std::nullopt;
+  WorkObserver* const observer = work_observer();
+  return observer == nullptr ? std::nullopt : observer->seconds_between(start, end);
 }
 
 }  // namespace
@@ -176,8 +190,10 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
-  *milliseconds = 1;  // programs divide by this time, and measure longer if it is small
-  return handle_result(is_event(start) && is_event(end));
+  const bool exist = is_event(start) && is_event(end);
+  const auto seconds = exist ? predicted_seconds(start, end) : std::nullopt;
+  *milliseconds = seconds ? static_cast<float>(*seconds * 1e3) : kUnknownElapsedMs;
+  return handle_result(exist);
 }
 
 cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t*, cudaEvent_t) {

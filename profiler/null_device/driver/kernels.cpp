@@ -7,8 +7,13 @@
 
 std::atomic<uint64_t (*)(CUstream)> shardlens_null_captures{nullptr};
 std::atomic<shardlens::profiler::WorkObserver*> shardlens_null_work_observer{nullptr};
+std::atomic<bool (*)()> shardlens_null_predicts_elapsed{nullptr};
 
 extern "C" {
+
+void shardlens_null_ask_for_elapsed(bool (*predicts)()) {
+  shardlens_null_predicts_elapsed.store(predicts);
+}
 
 uint64_t shardlens_null_capture_of(const void* stream) {
   const auto captures = shardlens_null_captures.load();

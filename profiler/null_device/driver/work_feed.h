@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "profiler/recording/work.h"
 
@@ -29,6 +30,8 @@ class WorkObserver {
   virtual void note(const WorkRequest& request) = 0;
   /// Called before the first request that names the communicator.
   virtual void note_communicator(const void* communicator, int ranks, int rank) = 0;
+  /// Returns the time between two events as it is predicted; nothing: that is not known.
+  virtual std::optional<double> seconds_between(const void* start, const void* end) = 0;
 
  protected:
   ~WorkObserver() = default;
@@ -41,6 +44,11 @@ extern std::atomic<shardlens::profiler::WorkObserver*> shardlens_null_work_obser
 
 /// Returns the capture into a CUDA graph that a stream is part of; 0: none.
 uint64_t shardlens_null_capture_of(const void* stream);
+
+/// Is called, if it is set, on the thread that asks for the time between two events. It returns
+/// false if that time is not to be predicted.
+extern std::atomic<bool (*)()> shardlens_null_predicts_elapsed;
+void shardlens_null_ask_for_elapsed(bool (*predicts)());
 }
 
 namespace shardlens::profiler {

@@ -19,9 +19,11 @@
 #include <string>
 #include <string_view>
 
+#include "base/device.h"
 #include "profiler/recorder/own_time.h"
 #include "profiler/recorder/python/autograd_places.h"
 #include "profiler/recorder/python/compiled_code.h"
+#include "profiler/recorder/python/event_request.h"
 #include "profiler/recorder/python/frames.h"
 #include "profiler/recorder/python/module_names.h"
 #include "profiler/recorder/python/program_parts.h"
@@ -318,9 +320,19 @@ bool stacks_are_wanted() {
   return value == nullptr || std::string_view(value) != "0";
 }
 
+/// Returns "h100" for "null:h100".
+std::string gpu_of_device(std::string_view device) {
+  if (device.starts_with(kNullDevice)) device.remove_prefix(kNullDevice.size());
+  return std::string(device);
+}
+
 void begin(const ShardlensRecordStart& start) {
   const bool is_attached = start.is_attached != 0;
   set_keeps_stacks(stacks_are_wanted());
+  set_event_request({.library = start.event_times,
+                     .recording = start.path,
+                     .gpu = gpu_of_device(start.device),
+                     .calibration = start.calibration});
   recorder() = std::make_unique<Recorder>(RecorderOptions{
       .path = start.path,
       .header = header_of(start),
@@ -331,6 +343,7 @@ void begin(const ShardlensRecordStart& start) {
       .of_driver = is_attached,  // a null device's driver tells no more than segments do
       .of_pinned = true,
       .of_work = start.has_work != 0,
+      .follow_events = follow_requested_events,
       .has_context = !is_attached,
       .purpose = [] { return next_purpose; },
       .operator_ended = place_after_operator,
@@ -362,6 +375,10 @@ const char* shardlens_record_driver_fault() {
   static auto& fault = *new shardlens::Problem();
   if (Recorder* const active = Recorder::active()) fault = active->driver_fault();
   return fault ? fault->c_str() : nullptr;
+}
+
+const char* shardlens_record_event_fault() {
+  return event_fault().empty() ? nullptr : event_fault().c_str();
 }
 
 void shardlens_record_leave_driver() {
@@ -509,6 +526,7 @@ bool shardlens_record_end(ShardlensRecordEnd* end) {
           .reserved_bytes = stats.reserved_bytes[kAll].current,
           .peak_allocated_bytes = stats.allocated_bytes[kAll].peak,
           .peak_reserved_bytes = stats.reserved_bytes[kAll].peak,
-          .gpu = gpu};
+          .gpu = gpu,
+          .predicted_times = summary.predicted_times};
   return true;
 }

@@ -22,11 +22,13 @@ inline constexpr const char* kRecordStacksVariable = "SHARDLENS_RECORD_STACKS";
 extern "C" {
 
 struct ShardlensRecordStart {
-  const char* path;       // of the recording
-  const char* device;     // "null:h100", "cuda"
-  const char* notice;     // what a reader must know
-  const char* libraries;  // versions, one a line
-  const char* config;     // the command, as JSON
+  const char* path;         // of the recording
+  const char* device;       // "null:h100", "cuda"
+  const char* notice;       // what a reader must know
+  const char* libraries;    // versions, one a line
+  const char* config;       // the command, as JSON
+  const char* event_times;  // libshardlens_event_times.so; "": no trace of work is made
+  const char* calibration;  // for it; "": none
   int32_t rank;
   int32_t world_size;
   int32_t gpu;           // that the process should use, from 0
@@ -46,7 +48,8 @@ struct ShardlensRecordEnd {
   int64_t reserved_bytes;
   int64_t peak_allocated_bytes;
   int64_t peak_reserved_bytes;
-  int64_t gpu;  // whose memory was recorded
+  int64_t gpu;              // whose memory was recorded
+  int64_t predicted_times;  // between events, that the program has read
 };
 
 /// Begins a recording. Returns null, or why it cannot begin, as a text that is valid until the next
@@ -55,6 +58,9 @@ const char* shardlens_record_begin(const ShardlensRecordStart* start);
 /// Returns null, or why an attached recording lacks the driver's layer, as a text that is valid
 /// until the next call.
 const char* shardlens_record_driver_fault();
+/// Returns null, or why times between events cannot be predicted, as a text that is valid until the
+/// process ends.
+const char* shardlens_record_event_fault();
 /// Ends the driver's layer, since another tool wants CUPTI, which serves one subscriber.
 void shardlens_record_leave_driver();
 /// Begins step `step`, from 0. Call it when the first optimizer has been made and after every step.

@@ -295,6 +295,25 @@ TEST_CASE("damaged blocks of work are refused or sound", "[damage]") {
                   std::runtime_error);
 }
 
+TEST_CASE("a growing recording has the trace of work that has settled") {
+  const tests::TemporaryFolder folder;
+  const std::string path = folder.file("rank0.slp");
+  const EncodedTrace written = encode_random(7, 20, 10);
+  Writer writer(path, tests::header_of_rank(0));
+  CHECK(writer.settle_work());
+  size_t items = 0;
+  for (const WorkBlock& block : written.blocks) {
+    writer.append_work(block);
+    items += block.count;
+    REQUIRE(writer.settle_work());
+    CHECK(read_work(path).items.size() == items);
+  }
+  writer.close();
+  CHECK(read_work(path).items == written.items);
+  writer.append_work(written.blocks.front());
+  CHECK(writer.settle_work());  // it was dropped
+}
+
 TEST_CASE("a trace of work is a layer of a recording, and ends where it is damaged") {
   const tests::TemporaryFolder folder;
   const std::string path = folder.file("rank0.slp");

@@ -17,6 +17,7 @@ SHARDLENS_RECORD is the JSON that the command wrote (profiler/record/recorded_ru
   look        True: find out which levers apply, and change nothing
   holders     True: find the variables that hold what grows (holders.py)
   command     the user's command
+  event_times     libshardlens_event_times.so, and calibration, a file or "" (timing.py)
   tells_imports   True: tell which modules the program imports, for variants to come (warm.py)
   asked_for   for a process that is not recorded but run for its messages: the file that says which
               message is wanted, and the process that wants it (absent.py)
@@ -38,8 +39,8 @@ IS_SERVER = "SHARDLENS_WARM" in os.environ  # forks for variants (warm.py), or w
 
 def _changes():
     """Returns, by a module's name, the functions that change it once it has been executed."""
-    from . import (autotuning, collectives, cudnn, experts, missing_calls, parts, ranks, recording,
-                   uses, values)
+    from . import (collectives, cudnn, experts, missing_calls, parts, ranks, recording, timing, uses,
+                   values)
 
     always = {
         "torch": [recording.follow_values if ASKED_FOR else recording.prepare, uses.prepare,
@@ -82,7 +83,7 @@ def _changes():
         "torch.multiprocessing.spawn": [ranks.replace_spawn],
         "torch.nn.attention": [cudnn.allow_other_attention],
         "torch.nn.parallel.distributed": [ranks.reduce_alone, uses.watch_ddp],
-        "triton.runtime.autotuner": [autotuning.take_first],
+        "triton.runtime.autotuner": [timing.take_first],
     }
 
 

@@ -7,7 +7,8 @@ import sys
 from . import OPTIONS, bounds, counters, experts
 from .guards import say
 
-_TEXTS = ("path", "device", "notice", "libraries", "config")
+_OPTIONS = ("event_times", "calibration")
+_TEXTS = ("path", "device", "notice", "libraries", "config", *_OPTIONS)
 _NUMBERS = ("rank", "world_size", "gpu", "is_attached", "recorded_gpu", "has_work")
 
 
@@ -22,7 +23,7 @@ class _Start(ctypes.Structure):
 class _End(ctypes.Structure):
     _fields_ = [(name, ctypes.c_int64) for name in (
         "events", "lost_events", "retries", "allocations", "allocated_bytes", "reserved_bytes",
-        "peak_allocated_bytes", "peak_reserved_bytes", "gpu")]
+        "peak_allocated_bytes", "peak_reserved_bytes", "gpu", "predicted_times")]
 
 
 _LOOK = ctypes.PYFUNCTYPE(None)  # is called with Python's lock
@@ -32,6 +33,7 @@ def load():
     library = ctypes.PyDLL(OPTIONS["library"])  # keeps Python's lock
     library.shardlens_record_begin.restype = ctypes.c_char_p
     library.shardlens_record_driver_fault.restype = ctypes.c_char_p
+    library.shardlens_record_event_fault.restype = ctypes.c_char_p
     library.shardlens_record_end.restype = ctypes.c_bool
     library.shardlens_set_routing.argtypes = [ctypes.c_int32, ctypes.c_double]
     library.shardlens_place_experts.argtypes = [ctypes.c_int64, ctypes.c_int64]
@@ -70,6 +72,7 @@ class Recorder:
 
     def __init__(self, start):
         library = load()
+        start = start | {name: OPTIONS.get(name, "") for name in _OPTIONS}
         texts = {name: start[name].encode() for name in _TEXTS}
         numbers = {name: int(start[name]) for name in _NUMBERS}
         failure = library.shardlens_record_begin(ctypes.byref(_Start(**texts, **numbers)))
@@ -124,6 +127,11 @@ class Recorder:
     def compiled(self, graph, node, place, module, is_backward):
         texts = [text.encode(errors="replace") for text in (graph, node, place, module)]
         self._library.shardlens_record_compiled(*texts, is_backward)
+
+    def event_fault(self):
+        """Returns why times between events cannot be predicted, or None."""
+        fault = self._library.shardlens_record_event_fault()
+        return fault.decode() if fault else None
 
     def end(self):
         """Ends the recording and returns its counters, or None if there was none."""

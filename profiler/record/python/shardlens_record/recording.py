@@ -14,7 +14,7 @@ import time
 import weakref
 
 from . import (IS_ATTACHED, OPTIONS, PULLED, account, blocks, bounds, compiled, counters, cudnn, experts,
-               groups, history, library, models, parts, ranks, sources, uses, values)
+               groups, history, library, models, parts, ranks, sources, timing, uses, values)
 from .guards import describe, doubts, guarded, replace, say
 
 # Most programs are recorded without it, and start sooner.
@@ -168,6 +168,7 @@ def _open(torch, world_size, local_rank):
     _Recording.process = os.getpid()
     blocks.begin(_Recording.recorder)
     parts.begin(_Recording.recorder)
+    timing.begin()
     _Recording.recorder.await_forward(_look_at_forward)
     if kind is library.Recorder:
         groups.tell(_Recording.recorder)
@@ -237,11 +238,13 @@ def end():
     if holders and _Recording.step < 2:
         holders.look(None)
     torch = sys.modules["torch"]
+    timing.end()
     with torch.cuda.device(_used_gpu(torch)):
         _Recording.recorder.find_workspaces()
         found = _Recording.recorder.end()
     if found is None:
         return
+    fault = _Recording.recorder.event_fault()
     _Recording.recorder = None
     if _read_claim()[0] != os.getpid():  # a process that it started is recorded instead
         if found["allocations"]:
@@ -249,12 +252,14 @@ def end():
         return
     values.say_unmet()
     cudnn.say_fault()
-    facts = found | {"history": not OPTIONS["library"]}
+    predicted = found.pop("predicted_times", 0)
+    facts = found | {"history": not OPTIONS["library"], "event_reads": timing.reads(predicted)}
     steps = max(_Recording.step, 0)
     facts |= {"steps": steps, "values_read": values.counts()}
     taken = values.decisions_taken() + experts.choices_taken()
     others = counters.of_other_gpus(torch, found["gpu"])
     taken += [counters.doubt_of(other, found["gpu"]) for other in others]
+    taken += timing.doubts(predicted, _traces_work(), fault)
     facts |= {"doubts": OPTIONS["doubts"] + doubts() + bounds.doubts() + taken, "other_gpus": others}
     facts |= {"communicators": groups.made(), "groups": groups.all_ranks()}
     facts |= {"uses": uses.all_uses(steps), "holders": holders.all_found() if holders else []}
