@@ -99,6 +99,14 @@ struct TimedRecording {
   planner::StepTime time;
 };
 
+std::vector<profiler::TimePart> parts_of(const planner::StepTime& time) {
+  std::vector<profiler::TimePart> parts;
+  for (const auto& [name, seconds] : planner::step_parts(time)) {
+    parts.push_back({.name = std::string(name), .seconds = seconds});
+  }
+  return parts;
+}
+
 TimedRecording timed(const std::string& path, const profiler::TimeRequest& request) {
   const profiler::Header header = profiler::Reader(path).header();
   const Gpu& gpu = gpu_for(request, path, header);
@@ -177,7 +185,13 @@ profiler::PredictTime times_with(const profiler::RecordOptions& options) {
 
 profiler::PredictedTime predicted_time_of(const std::string& path, const std::string& calibration) {
   try {
-    const planner::StepTime time = timed(path, {.calibration = calibration}).time;
+    const Gpu& gpu = gpu_of(path, profiler::Reader(path).header());
+    const profiler::WorkTrace trace = trace_of(path);
+    const auto measured = calibration_of(calibration, gpu);
+    const auto time_with = [&](double host) {
+      return planner::step_time(trace, gpu, options_of({.host = host}, measured));
+    };
+    const planner::StepTime time = time_with(1);
     if (time.seconds <= 0) return {.why = "the trace has no work of a GPU"};
     return {.seconds = time.seconds,
             .text = planner::time_with_band(time),
@@ -185,7 +199,10 @@ profiler::PredictedTime predicted_time_of(const std::string& path, const std::st
             .tokens_a_second = time.batch.tokens / time.seconds,
             .samples_a_second = time.batch.samples / time.seconds,
             .basis = planner::basis_of(time),
-            .doubts = time.doubts};
+            .doubts = time.doubts,
+            .fast_host_seconds = time_with(1 - profiler::kHostNoise).seconds,
+            .slow_host_seconds = time_with(1 + profiler::kHostNoise).seconds,
+            .parts = parts_of(time)};
   } catch (const std::exception& error) {
     return {.why = error.what()};
   }

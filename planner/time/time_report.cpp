@@ -35,14 +35,8 @@ std::string duration_text(double seconds) {
 
 /// Returns "matrix products 61 %, waiting for the host 20 %, ...", the largest first.
 std::string parts_text(const StepTime& time) {
-  std::vector<std::pair<double, std::string_view>> parts = {
-      {time.waiting_for_host, "waiting for the host"},
-      {time.waiting_for_ranks, "waiting for other ranks"}};
-  for (size_t i = 0; i < kWorkClasses; ++i) parts.emplace_back(time.by_class[i], kClassNames[i]);
-  std::ranges::stable_sort(parts, std::ranges::greater(),
-                           [](const auto& part) { return part.first; });
   std::string text;
-  for (const auto& [seconds, name] : parts) {
+  for (const auto& [name, seconds] : step_parts(time)) {
     if (seconds < kLeastPart * time.seconds) continue;
     text +=
         fmt::format("{}{} {:.0f} %", text.empty() ? "" : ", ", name, 100 * seconds / time.seconds);
@@ -83,6 +77,16 @@ nlohmann::json a_second(double count, const StepTime& time) {
 }
 
 }  // namespace
+
+std::vector<std::pair<std::string_view, double>> step_parts(const StepTime& time) {
+  std::vector<std::pair<std::string_view, double>> parts = {
+      {"waiting for the host", time.waiting_for_host},
+      {"waiting for other ranks", time.waiting_for_ranks}};
+  for (size_t i = 0; i < kWorkClasses; ++i) parts.emplace_back(kClassNames[i], time.by_class[i]);
+  std::ranges::stable_sort(parts, std::ranges::greater(),
+                           [](const auto& part) { return part.second; });
+  return parts;
+}
 
 std::string basis_of(const StepTime& time) { return time.is_calibrated ? "calibrated" : "cold"; }
 

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/gpus.h"
@@ -22,6 +24,9 @@ std::string world_time_text(const WorldTime& world, const std::vector<int32_t>& 
                             const Gpu& gpu);
 nlohmann::ordered_json world_time_json(const WorldTime& world, const std::vector<int32_t>& numbers,
                                        const Gpu& gpu);
+
+/// Returns what a step goes to, in words, with its seconds, the largest first.
+std::vector<std::pair<std::string_view, double>> step_parts(const StepTime& time);
 
 /// Returns "cold" or "calibrated".
 std::string basis_of(const StepTime& time);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/process/host_limits.h"
 
@@ -17,6 +18,17 @@ using Json = nlohmann::ordered_json;
 Json rate_json(double rate) { return rate > 0 ? Json(rate) : Json(); }
 
 }  // namespace
+
+std::optional<PredictedTime> slowest_time(const std::vector<std::string>& recordings,
+                                          const PredictTime& predict) {
+  std::optional<PredictedTime> slowest;
+  for (const std::string& recording : recordings) {
+    PredictedTime time = predict(recording);
+    if (!time.is_known()) return time;
+    if (!slowest || time.seconds > slowest->seconds) slowest = std::move(time);
+  }
+  return slowest;
+}
 
 std::string time_text(const std::optional<PredictedTime>& time) {
   return time && time->is_known() ? time->text : "-";

@@ -17,6 +17,7 @@
 #include "profiler/compare/address_doubts.h"
 #include "profiler/compare/comparability.h"
 #include "profiler/record/record_verdict.h"
+#include "profiler/record/search/run_doubts.h"
 #include "profiler/report/recording_report.h"
 
 namespace shardlens::profiler {
@@ -91,8 +92,21 @@ void compare_with(const fs::path& base, double limit_percent, RecipeResult& reci
   recipe.why = obstacles.front().text;
 }
 
+/// Compares the time of a step, of which a recipe that takes too much memory says nothing.
+void compare_times(const fs::path& base, const MatrixOptions& options, const PredictTime& predict,
+                   RecipeResult& recipe) {
+  recipe.base_time = slowest_time(recordings_of(base.string()), predict);
+  const double limit = options.time_limit_percent;
+  const auto doubts = doubts_of_change(recipe.base_time, recipe.run->time, limit);
+  recipe.doubts.insert(recipe.doubts.end(), doubts.begin(), doubts.end());
+  const auto change = recipe.change_of_time();
+  const bool is_good =
+      recipe.state == RecipeState::same || recipe.state == RecipeState::within_limit;
+  if (is_good && change && change->is_slower_than(limit)) recipe.state = RecipeState::slower;
+}
+
 RecipeResult judged(const MatrixOptions& options, const Recipe& recipe,
-                    const std::optional<VariantResult>& run) {
+                    const std::optional<VariantResult>& run, const MakeTimes& times) {
   RecipeResult result{.name = recipe.name, .run = run};
   if (!run) return result;
   const bool has_answer =
@@ -102,12 +116,13 @@ RecipeResult judged(const MatrixOptions& options, const Recipe& recipe,
     result.why = run->why;
     return result;
   }
-  result.doubts = run->doubts;
+  result.doubts = doubted_run(recipe.name, *run).doubts;
   result.state = RecipeState::added;
   const fs::path base = fs::path(options.baseline) / folder_of(recipe.name);
   if (options.baseline.empty() || !has_recordings(base)) return result;
   if (has_recordings(fs::path(run->options.out) / "profiles")) {
     compare_with(base, options.limit_percent, result);
+    if (run->time) compare_times(base, options, times(recipe.options), result);
   } else {  // it ran out of memory before anything was recorded
     result.state = RecipeState::no_longer_fits;
   }
@@ -128,22 +143,33 @@ std::vector<std::string> gone_from(const MatrixOptions& options,
   return gone;
 }
 
-/// Returns each recipe's run by the folder it went to: those of one Python together, since a runner
-/// has one. An interrupt leaves out the rest.
-std::map<std::string, VariantResult> run_all(const std::vector<Recipe>& recipes,
-                                             const ReplayRun& replay, bool& was_interrupted) {
-  std::map<std::string, std::pair<std::vector<RecordOptions>, std::vector<std::string>>> by_python;
+/// Recipes that one runner runs: those of one Python, whose times one calibration predicts.
+struct RecipeGroup {
+  std::vector<RecordOptions> programs;
+  std::vector<std::string> names;
+};
+
+std::map<std::pair<std::string, std::string>, RecipeGroup> groups_of(
+    const std::vector<Recipe>& recipes) {
+  std::map<std::pair<std::string, std::string>, RecipeGroup> groups;
   for (const Recipe& recipe : recipes) {
-    auto& [programs, names] = by_python[recipe.options.command.front()];
-    programs.push_back(in_folder(recipe.options, recipe.name));
-    names.push_back(recipe.name);
+    RecipeGroup& group = groups[{recipe.options.command.front(), recipe.options.calibration}];
+    group.programs.push_back(in_folder(recipe.options, recipe.name));
+    group.names.push_back(recipe.name);
   }
+  return groups;
+}
+
+/// Returns each recipe's run by the folder it went to. An interrupt leaves out the rest.
+std::map<std::string, VariantResult> run_all(const std::vector<Recipe>& recipes,
+                                             const ReplayRun& replay, const MakeTimes& times,
+                                             bool& was_interrupted) {
   std::map<std::string, VariantResult> runs;
-  for (const auto& [python, group] : by_python) {
+  for (const auto& [_, group] : groups_of(recipes)) {
     if (was_interrupted) break;
-    const auto& [programs, names] = group;
-    VariantRunner runner("matrix", programs.front(), replay);
-    for (VariantResult& result : runner.run(programs, names)) {
+    const RecordOptions& first = group.programs.front();
+    VariantRunner runner("matrix", first, replay, times(first));
+    for (VariantResult& result : runner.run(group.programs, group.names)) {
       runs.emplace(result.options.out, std::move(result));
     }
     was_interrupted = runner.was_interrupted();
@@ -167,20 +193,28 @@ void replace_recordings(const fs::path& from, const fs::path& to) {
 
 }  // namespace
 
+std::optional<TimeChange> RecipeResult::change_of_time() const {
+  return run ? time_change(base_time, run->time) : std::nullopt;
+}
+
 Matrix run_matrix(const MatrixOptions& options, const std::vector<Recipe>& all,
-                  const ReplayRun& replay) {
-  const std::vector<Recipe> recipes = runs_in(options.part, all);
+                  const ReplayRun& replay, const MakeTimes& times) {
+  std::vector<Recipe> recipes = runs_in(options.part, all);
   if (recipes.empty()) {
     throw std::invalid_argument(
         fmt::format("--part {}/{}: there are only {} recipes; give at most as many parts",
                     options.part.number, options.part.count, all.size()));
   }
+  for (Recipe& recipe : recipes) {
+    recipe.options.traces_work = recipe.options.traces_work || options.predicts_times;
+    if (recipe.options.traces_work) times(recipe.options);  // throws now, not after programs
+  }
   Matrix matrix;
-  const auto runs = run_all(recipes, replay, matrix.was_interrupted);
+  const auto runs = run_all(recipes, replay, times, matrix.was_interrupted);
   for (const Recipe& recipe : recipes) {
     const auto found = runs.find((fs::path(options.out) / folder_of(recipe.name)).string());
-    matrix.recipes.push_back(
-        judged(options, recipe, found == runs.end() ? std::nullopt : std::optional(found->second)));
+    matrix.recipes.push_back(judged(
+        options, recipe, found == runs.end() ? std::nullopt : std::optional(found->second), times));
   }
   if (options.part.number == 1) matrix.gone = gone_from(options, all);
   return matrix;
@@ -209,7 +243,9 @@ int exit_code_of(const Matrix& matrix) {
   const auto has = [&](RecipeState state) {
     return std::ranges::find(matrix.recipes, state, &RecipeResult::state) != matrix.recipes.end();
   };
-  if (has(RecipeState::grew) || has(RecipeState::no_longer_fits)) return 1;
+  if (has(RecipeState::grew) || has(RecipeState::no_longer_fits) || has(RecipeState::slower)) {
+    return 1;
+  }
   const bool is_missing =
       has(RecipeState::failed) || has(RecipeState::not_compared) || has(RecipeState::not_run);
   return is_missing ? kNotRecorded : 0;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "profiler/compare/diff.h"
 #include "profiler/record/search/part.h"
 #include "profiler/record/search/recipes.h"
+#include "profiler/record/search/time_change.h"
 #include "profiler/record/search/variants.h"
 
 namespace shardlens::profiler {
@@ -23,7 +25,9 @@ struct MatrixOptions {
   std::string baseline;  // folder; empty: nothing is compared
   std::string markdown;  // file for a comment; empty: none
   double limit_percent = 2;
-  RunPart part = {};  // of the recipes
+  bool predicts_times = false;
+  double time_limit_percent = 5;  // that a step may take longer
+  RunPart part = {};              // of the recipes
 };
 
 /// Throws std::invalid_argument.
@@ -38,16 +42,20 @@ enum class RecipeState : uint8_t {
   added,           // the baseline lacks it
   failed,          // the program failed, or nothing was recorded
   not_compared,    // something else differs, such as the steps
-  not_run          // the matrix was interrupted before
+  not_run,         // the matrix was interrupted before
+  slower           // a step takes longer by more than its limit, whatever the host's noise
 };
 
 struct RecipeResult {
   std::string name;
   RecipeState state = RecipeState::not_run;
   std::optional<VariantResult> run = {};
-  std::optional<RankDiff> diff = {};     // with the baseline, where both have a recording
-  std::string why = {};                  // it failed or was not compared
-  std::vector<std::string> doubts = {};  // about whether it fits, and about the comparison
+  std::optional<RankDiff> diff = {};            // with the baseline, where both have a recording
+  std::optional<PredictedTime> base_time = {};  // of the baseline; nothing: not asked, or none
+  std::string why = {};                         // it failed or was not compared
+  std::vector<std::string> doubts = {};  // about whether it fits, its time, and the comparison
+
+  std::optional<TimeChange> change_of_time() const;
 };
 
 struct Matrix {
@@ -56,18 +64,21 @@ struct Matrix {
   bool was_interrupted = false;
 };
 
+/// Returns what predicts the time of a program's recordings.
+using MakeTimes = std::function<PredictTime(const RecordOptions& program)>;
+
 /// Runs the recipes in the part, and compares each with the baseline. `replay` finds what other
 /// addresses would lead to. Throws std::invalid_argument if the baseline has a recording that
 /// cannot be read, and as VariantRunner does.
 Matrix run_matrix(const MatrixOptions& options, const std::vector<Recipe>& all,
-                  const ReplayRun& replay);
+                  const ReplayRun& replay, const MakeTimes& times);
 
 /// Makes the recordings the baseline, and removes those of recipes that are gone. Recipes that
 /// failed keep what the baseline has.
 void update_baseline(const MatrixOptions& options, const Matrix& matrix);
 
-/// Returns 1 if a recipe grew or no longer fits, else kNotRecorded if one failed, was not run or
-/// could not be compared, else 0.
+/// Returns 1 if a recipe grew, takes longer or no longer fits, else kNotRecorded if one failed, was
+/// not run or could not be compared, else 0.
 int exit_code_of(const Matrix& matrix);
 
 std::string matrix_text(const MatrixOptions& options, const Matrix& matrix);

@@ -30,7 +30,7 @@ struct StateWords {
   const char* shown;  // in tables
   const char* said;   // "3 grew too much"
 };
-constexpr std::array<StateWords, 8> kStates = {{
+constexpr std::array<StateWords, 9> kStates = {{
     {"same", "same", "as before"},
     {"within_limit", "ok", "within the limit"},
     {"grew", "GREW", "grew too much"},
@@ -39,6 +39,7 @@ constexpr std::array<StateWords, 8> kStates = {{
     {"failed", "failed", "failed"},
     {"not_compared", "other", "not compared"},
     {"not_run", "-", "not run"},
+    {"slower", "SLOWER", "takes longer"},
 }};
 
 const StateWords& words_of(RecipeState state) { return kStates[static_cast<size_t>(state)]; }
@@ -80,6 +81,26 @@ std::vector<SharedCause> causes_in(const Matrix& matrix) {
   return sorted;
 }
 
+bool has_times(const Matrix& matrix) {
+  return std::ranges::any_of(matrix.recipes, [](const RecipeResult& recipe) {
+    return recipe.run && recipe.run->time.has_value();
+  });
+}
+
+/// Returns what takes longer in a recipe that is slower; "": it is not.
+std::string longer_parts_of(const RecipeResult& recipe) {
+  if (recipe.state != RecipeState::slower) return {};
+  return longer_parts_text(*recipe.base_time, *recipe.run->time);
+}
+
+std::string times_basis_of(const Matrix& matrix) {
+  std::vector<std::optional<PredictedTime>> times;
+  for (const RecipeResult& recipe : matrix.recipes) {
+    if (recipe.run) times.push_back(recipe.run->time);
+  }
+  return times_basis_text(times);
+}
+
 std::vector<DoubtedRun> doubted_runs(const Matrix& matrix) {
   std::vector<DoubtedRun> runs;
   for (const RecipeResult& recipe : matrix.recipes) runs.push_back({recipe.name, recipe.doubts});
@@ -100,7 +121,7 @@ std::pair<std::string, std::string> figures_of(const RecipeResult& recipe) {
 
 std::string summary_of(const MatrixOptions& options, const Matrix& matrix) {
   using enum RecipeState;
-  constexpr std::array kOrder = {grew,    no_longer_fits, failed, not_compared,
+  constexpr std::array kOrder = {grew,    no_longer_fits, slower, failed, not_compared,
                                  not_run, within_limit,   same,   added};
   std::string text;
   for (const RecipeState state : kOrder) {
@@ -114,10 +135,23 @@ std::string summary_of(const MatrixOptions& options, const Matrix& matrix) {
                      text.empty() ? "" : ": ", text);
 }
 
-std::string matrix_row(const RecipeResult& recipe, size_t width) {
+std::string growth_of_time(const RecipeResult& recipe) {
+  const auto change = recipe.change_of_time();
+  return change ? growth_percent_text(change->percent, 2) : "";
+}
+
+/// Returns the columns of time for a row or for the head; "" if times are not predicted.
+std::string matrix_times(const Matrix& matrix, const std::string& time, const std::string& growth) {
+  return has_times(matrix) ? fmt::format(" {:>15} {:>10}", time, growth) : std::string();
+}
+
+std::string matrix_row(const Matrix& matrix, const RecipeResult& recipe, size_t width) {
   const auto [allocated, reserved] = figures_of(recipe);
-  std::string row = fmt::format("  {:<7} {:<{}} {:>13} {:>12} {:>10}", words_of(recipe.state).shown,
-                                recipe.name, width, allocated, reserved, recipe_growth(recipe));
+  const std::string time = recipe.run ? time_text(recipe.run->time) : "";
+  std::string row =
+      fmt::format("  {:<7} {:<{}} {:>13} {:>12} {:>10}{}", words_of(recipe.state).shown,
+                  recipe.name, width, allocated, reserved, recipe_growth(recipe),
+                  matrix_times(matrix, time, growth_of_time(recipe)));
   if (recipe.state == RecipeState::not_compared) row += "  " + recipe.why;
   return row.substr(0, row.find_last_not_of(' ') + 1) + "\n";
 }
@@ -141,6 +175,11 @@ MatrixJson recipe_json(const RecipeResult& recipe) {
     json["reserved_bytes"] = recipe.run->reserved_bytes;
   }
   json["bands"] = bands_json(recipe.run->bands);
+  json["time"] = predicted_time_json(recipe.run->time);
+  json["base_time"] = predicted_time_json(recipe.base_time);
+  const auto change = recipe.change_of_time();
+  json["time_growth_percent"] = change ? MatrixJson(change->percent) : MatrixJson();
+  json["certain_time_growth_percent"] = change ? MatrixJson(change->certain_percent) : MatrixJson();
   if (!recipe.diff) return json;
   json["base_allocated_bytes"] = recipe.diff->peak.a_bytes;
   if (recipe.diff->reserved) json["base_reserved_bytes"] = recipe.diff->reserved->a_bytes;
@@ -156,18 +195,28 @@ std::string cell_text(const std::string& text) {
   return cell;
 }
 
-std::string markdown_row_of(const RecipeResult& recipe) {
+/// Returns the cells of time of a row; "" if times are not predicted.
+std::string times_of_markdown(const Matrix& matrix, const RecipeResult& recipe) {
+  if (!has_times(matrix)) return {};
+  std::string time = recipe.run ? time_text(recipe.run->time) : "";
+  if (recipe.base_time && recipe.base_time->is_known()) {
+    time = fmt::format("{} -> {}", recipe.base_time->text, time);
+  }
+  return fmt::format(" {} | {} |", time, growth_of_time(recipe));
+}
+
+std::string markdown_row_of(const Matrix& matrix, const RecipeResult& recipe) {
   const auto [allocated, reserved] = figures_of(recipe);
   const auto from = [](int64_t base_bytes, const std::string& to) {
     return to.empty() ? to : fmt::format("{} -> {}", bytes_text(base_bytes), to);
   };
   const bool has_base = recipe.diff.has_value();
   const bool has_reserved = has_base && recipe.diff->reserved;
-  return fmt::format("| {} | {} | {} | {} | {} |\n", cell_text(recipe.name),
+  return fmt::format("| {} | {} | {} | {} | {} |{}\n", cell_text(recipe.name),
                      words_of(recipe.state).said,
                      has_base ? from(recipe.diff->peak.a_bytes, allocated) : cell_text(allocated),
                      has_reserved ? from(recipe.diff->reserved->a_bytes, reserved) : reserved,
-                     recipe_growth(recipe));
+                     recipe_growth(recipe), times_of_markdown(matrix, recipe));
 }
 
 }  // namespace
@@ -175,7 +224,7 @@ std::string markdown_row_of(const RecipeResult& recipe) {
 MatrixOptions parse_matrix_options(const std::vector<std::string>& arguments) {
   MatrixOptions options;
   CLI::App app;
-  std::string limit = "2%", part;
+  std::string limit = "2%", time_limit, part;
   app.set_help_flag();
   app.add_flag("--help,-h", options.help);
   app.add_flag("--json", options.prints_json);
@@ -185,10 +234,16 @@ MatrixOptions parse_matrix_options(const std::vector<std::string>& arguments) {
   app.add_option("--baseline", options.baseline);
   app.add_option("--markdown", options.markdown);
   app.add_option("--fail-above", limit);
+  app.add_flag("--time", options.predicts_times);
+  app.add_option("--fail-slower", time_limit);
   app.add_option("--part", part);
   parse_flags(app, arguments);
   if (options.help) return options;
   options.limit_percent = parse_percent("--fail-above", limit);
+  if (!time_limit.empty()) {
+    options.time_limit_percent = parse_percent("--fail-slower", time_limit);
+    options.predicts_times = true;
+  }
   if (!part.empty()) options.part = parse_part(part);
   if (options.file.empty()) {
     throw std::invalid_argument("FILE is missing; name a file of recipes, such as recipes.yaml");
@@ -217,14 +272,17 @@ std::string matrix_help() {
          "  --baseline DIR     recordings to compare with\n"
          "  --update           make the new recordings the baseline\n"
          "  --fail-above P%    how much a peak, allocated or reserved, may grow; default: 2%\n"
+         "  --time             also predict how long a step takes, and compare that, too\n"
+         "  --fail-slower P%   as --time; how much longer a step may take; default: 5%\n"
          "  --markdown FILE    write a comment for a change\n"
          "  --part I/N         run only every Nth recipe, from the Ith on, such as in a job of an "
          "array\n"
          "  --json             print JSON\n"
          "  --out DIR          where to put the recording of each run; default: "
          "runs/FILE-TIME\n\n"
-         "Exit code: 0 if no peak grew too much, 1 if one did or a recipe no longer fits, 5 if a\n"
-         "recipe failed, cannot be compared or was not run; 2 for wrong use.\n";
+         "Exit code: 0 if no peak grew too much, 1 if one did, a step takes too much longer or a\n"
+         "recipe no longer fits, 5 if a recipe failed, cannot be compared or was not run; 2 for\n"
+         "wrong use.\n";
 }
 
 std::string matrix_text(const MatrixOptions& options, const Matrix& matrix) {
@@ -232,13 +290,18 @@ std::string matrix_text(const MatrixOptions& options, const Matrix& matrix) {
   const size_t widest = std::ranges::max(matrix.recipes, {}, [](const RecipeResult& recipe) {
                           return recipe.name.size();
                         }).name.size();
-  text += fmt::format("\n\n  {:<7} {:<{}} {:>13} {:>12} {:>10}\n", "", "", widest, "allocated",
-                      "reserved", options.baseline.empty() ? "" : "growth");
-  for (const RecipeResult& recipe : matrix.recipes) text += matrix_row(recipe, widest);
+  const std::string growth = options.baseline.empty() ? "" : "growth";
+  text += fmt::format("\n\n  {:<7} {:<{}} {:>13} {:>12} {:>10}{}\n", "", "", widest, "allocated",
+                      "reserved", growth, matrix_times(matrix, "a step", growth));
+  for (const RecipeResult& recipe : matrix.recipes) text += matrix_row(matrix, recipe, widest);
   for (const std::string& folder : matrix.gone) {
     text += fmt::format("  gone    {}\n", folder);
   }
-  text += doubts_text(doubted_runs(matrix));
+  text += times_basis_of(matrix) + doubts_text(doubted_runs(matrix));
+  for (const RecipeResult& recipe : matrix.recipes) {
+    const std::string longer = longer_parts_of(recipe);
+    if (!longer.empty()) text += fmt::format("  takes longer in {}: {}\n", recipe.name, longer);
+  }
   const std::vector<SharedCause> causes = causes_in(matrix);
   if (!causes.empty()) text += "\nwhat grew at the peaks\n";
   for (const SharedCause& cause : causes) {
@@ -260,15 +323,21 @@ std::string matrix_markdown(const MatrixOptions& options, const Matrix& matrix) 
                         cell_text(cause.place), cell_text(runs_text(cause.recipes)));
   }
   if (!causes.empty()) text += "\n";
-  text += "| recipe | | allocated | reserved | growth |\n|---|---|---:|---:|---:|\n";
+  const bool timed = has_times(matrix);
+  text +=
+      fmt::format("| recipe | | allocated | reserved | growth |{}\n|---|---|---:|---:|---:|{}\n",
+                  timed ? " a step | growth |" : "", timed ? "---:|---:|" : "");
   size_t same = 0;
   for (const RecipeResult& recipe : matrix.recipes) {
-    recipe.state == RecipeState::same ? void(++same) : void(text += markdown_row_of(recipe));
+    recipe.state == RecipeState::same ? void(++same)
+                                      : void(text += markdown_row_of(matrix, recipe));
   }
   if (same > 0)
-    text += fmt::format("| {} {} | as before | | | |\n", same, same == 1 ? "recipe" : "recipes");
+    text += fmt::format("| {} {} | as before | | | |{}\n", same, same == 1 ? "recipe" : "recipes",
+                        timed ? " | |" : "");
   for (const std::string& folder : matrix.gone) {
-    text += fmt::format("| {} | gone from the file | | | |\n", cell_text(folder));
+    text += fmt::format("| {} | gone from the file | | | |{}\n", cell_text(folder),
+                        timed ? " | |" : "");
   }
   const std::vector<SharedDoubt> doubts = shared_doubts(doubted_runs(matrix));
   if (!doubts.empty()) text += "\n";
@@ -280,9 +349,14 @@ std::string matrix_markdown(const MatrixOptions& options, const Matrix& matrix) 
 
 std::string matrix_json(const MatrixOptions& options, const Matrix& matrix) {
   MatrixJson json = {
-      {"schema", "shardlens.matrix/1"},         {"out", options.out},
-      {"limit_percent", options.limit_percent}, {"was_interrupted", matrix.was_interrupted},
-      {"recipes", MatrixJson::array()},         {"gone", matrix.gone},
+      {"schema", "shardlens.matrix/1"},
+      {"out", options.out},
+      {"limit_percent", options.limit_percent},
+      {"was_interrupted", matrix.was_interrupted},
+      {"time_limit_percent",
+       options.predicts_times ? MatrixJson(options.time_limit_percent) : MatrixJson()},
+      {"recipes", MatrixJson::array()},
+      {"gone", matrix.gone},
       {"causes", MatrixJson::array()}};
   for (const RecipeResult& recipe : matrix.recipes) json["recipes"].push_back(recipe_json(recipe));
   for (const SharedCause& cause : causes_in(matrix)) json["causes"].push_back(cause_json(cause));

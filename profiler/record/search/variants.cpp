@@ -71,15 +71,8 @@ VariantOutcome outcome_of(const std::vector<JudgedRank>& ranks, const RecordedRu
   return is_whole ? VariantOutcome::measured : VariantOutcome::failed;
 }
 
-/// Returns the time of the slowest rank: the others wait for it. A rank without one leaves none.
-std::optional<PredictedTime> time_of(const RecordedRun& run, const PredictTime& predict) {
-  std::optional<PredictedTime> slowest;
-  for (const auto& recording : run.recordings) {
-    PredictedTime time = predict(recording.string());
-    if (!time.is_known()) return time;
-    if (!slowest || time.seconds > slowest->seconds) slowest = std::move(time);
-  }
-  return slowest;
+std::vector<std::string> paths_of(const RecordedRun& run) {
+  return {run.recordings.begin(), run.recordings.end()};
 }
 
 VariantResult result_of(const RecordOptions& options, const RecordedRun& run,
@@ -105,7 +98,7 @@ VariantResult result_of(const RecordOptions& options, const RecordedRun& run,
   }
   if (result.outcome == VariantOutcome::measured) {
     result.why.clear();
-    if (options.traces_work && predict) result.time = time_of(run, predict);
+    if (options.traces_work && predict) result.time = slowest_time(paths_of(run), predict);
   }
   if (result.outcome == VariantOutcome::failed) {
     result.why = failure_text(run.accounts, run.end).value_or(result.why);

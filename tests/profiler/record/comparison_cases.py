@@ -239,7 +239,52 @@ def check_matrix_of_40(folder):
     expect(answer["causes"][0]["place"].startswith("script3.py:"), answer)
 
 
-QUICK = [check_kept_logits, check_matrix_endings]
+# Steps of products, after which the host pauses. Memory is the same for any number of them.
+STEPS = """
+import time, torch
+a, b = torch.empty(2, 8192, 8192, device="cuda", dtype=torch.bfloat16)
+optimizer = torch.optim.SGD([torch.nn.Parameter(torch.empty(64, device="cuda"))])
+for _ in range(6):
+    for _ in range(PRODUCTS):
+        torch.mm(a, a, out=b)
+    time.sleep(PAUSE_S)
+    optimizer.step()
+"""
+
+
+def check_matrix_times(folder):
+    """More products take longer; what the host takes longer is in doubt only."""
+    folder = pathlib.Path(folder)
+    recipes = Recipes(folder, {name: {"command": [PYTHON, str(folder / f"{name}.py")]}
+                               for name in ("gpu", "host")})
+
+    def write(name, products, pause_s):
+        text = STEPS.replace("PRODUCTS", str(products)).replace("PAUSE_S", str(pause_s))
+        (folder / f"{name}.py").write_text(text)
+
+    write("gpu", 100, 0)
+    write("host", 4, 0.3)
+    code, answer = recipes.run("memory", "--update")
+    expect(code == 0 and answer["recipes"][0]["time"] is None, answer)
+    code, answer = recipes.run("untraced", "--time", "--update")
+    expect(code == 0 and set(states_in(answer).values()) == {"same"}, answer)
+    expect(all("make the baseline with --time" in one["doubts"][-1] for one in answer["recipes"]), answer)
+    expect(all(one["time"]["basis"] == "cold" for one in answer["recipes"]), answer)
+    write("gpu", 110, 0)
+    write("host", 4, 0.4)
+    comment = folder / "comment.md"
+    code, answer = recipes.run("slower", "--fail-slower", "8%", "--markdown", comment)
+    expect(code == 1 and states_in(answer) == {"gpu": "slower", "host": "same"}, answer)
+    gpu, host = answer["recipes"]
+    expect(abs(gpu["time_growth_percent"] - 10) < 0.5, gpu)
+    expect(abs(gpu["time"]["seconds"] / gpu["base_time"]["seconds"] - 1.1) < 0.005, gpu)
+    expect(20 < host["time_growth_percent"] < 50 and "is not counted" in host["doubts"][-1], host)
+    expect("| takes longer |" in comment.read_text(), comment.read_text())
+    code, answer = recipes.run("allowed", "--fail-slower", "12%")
+    expect(code == 0 and states_in(answer) == {"gpu": "same", "host": "same"}, answer)
+
+
+QUICK = [check_kept_logits, check_matrix_endings, check_matrix_times]
 LONG = [*QUICK, check_matrix, check_matrix_of_40,
         check_layer_more, check_batch_doubled, check_other_optimizer]
 

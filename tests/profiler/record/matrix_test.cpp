@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -112,6 +113,55 @@ TEST_CASE("a matrix ends with what its recipes say") {
   CHECK(json.at("recipes").at(2).at("state") == "failed");
 }
 
+TEST_CASE("a step takes longer only if the host's noise cannot explain it", "[matrix]") {
+  const auto predicted = [](double gpu_ms, double host_ms) {
+    // The GPU waits for the host for as long as the latter takes more.
+    const auto seconds = [=](double factor) { return std::max(gpu_ms, factor * host_ms) * 1e-3; };
+    return PredictedTime{.seconds = seconds(1),
+                         .text = fmt::format("{} ms", seconds(1) * 1e3),
+                         .basis = "cold",
+                         .fast_host_seconds = seconds(1 - kHostNoise),
+                         .slow_host_seconds = seconds(1 + kHostNoise),
+                         .parts = {{"matrix products", gpu_ms * 1e-3}}};
+  };
+  const auto change = [&](const PredictedTime& before, const PredictedTime& after) {
+    return *time_change(before, after);
+  };
+  const PredictedTime base = predicted(100, 50);
+  CHECK(change(base, predicted(107, 50)).is_slower_than(5));
+  CHECK_FALSE(change(base, predicted(104, 50)).is_slower_than(5));
+  CHECK(doubts_of_change(base, predicted(107, 50), 5).empty());
+  // Both are bound by their host.
+  const PredictedTime bound = predicted(10, 50);
+  CHECK(change(bound, predicted(10, 60)).percent > 19);
+  CHECK_FALSE(change(bound, predicted(10, 60)).is_slower_than(5));
+  const auto doubts = doubts_of_change(bound, predicted(10, 60), 5);
+  REQUIRE(doubts.size() == 1);
+  CHECK_THAT(doubts.front(), ContainsSubstring("+20.0 % is not counted"));
+  CHECK(change(bound, predicted(10, 200)).is_slower_than(5));
+  const PredictedTime unknown{.why = "it has no trace of work"};
+  CHECK_FALSE(time_change(unknown, base));
+  CHECK_FALSE(time_change(std::nullopt, base));
+  CHECK_THAT(doubts_of_change(unknown, base, 5).front(), ContainsSubstring("no trace of work"));
+  CHECK(doubts_of_change(std::nullopt, base, 5).empty());
+
+  RecipeResult slower = ended(RecipeState::slower);
+  slower.run->time = predicted(107, 50);
+  slower.base_time = base;
+  const Matrix matrix{.recipes = {ended(RecipeState::same), slower}};
+  CHECK(exit_code_of(matrix) == 1);
+  const std::string text = matrix_text({.baseline = "memory"}, matrix);
+  CHECK_THAT(text, ContainsSubstring("2 recipes: 1 takes longer, 1 as before"));
+  CHECK_THAT(text, ContainsSubstring("107 ms    +7.00 %"));
+  CHECK_THAT(text, ContainsSubstring("takes longer in a: +7 ms matrix products"));
+  const auto json = nlohmann::json::parse(matrix_json({.predicts_times = true}, matrix));
+  CHECK(json.at("time_limit_percent") == 5);
+  CHECK(json.at("recipes").at(1).at("state") == "slower");
+  CHECK(json.at("recipes").at(1).at("base_time").at("seconds") == 0.1);
+  CHECK(json.at("recipes").at(0).at("time").is_null());
+  CHECK_THAT(matrix_markdown({}, matrix), ContainsSubstring(" 100 ms -> 107 ms | +7.00 % |"));
+}
+
 TEST_CASE("a matrix says each doubt once, with the recipes that it is about") {
   Matrix matrix{.recipes = {ended(RecipeState::same), ended(RecipeState::same),
                             ended(RecipeState::grew), ended(RecipeState::not_run)}};
@@ -186,9 +236,11 @@ TEST_CASE("a part of a matrix that has no recipe is refused before anything runs
   const MatrixOptions options = parse_matrix_options({"r.yaml", "--part", "3/4"});
   CHECK(options.part.number == 3);
   CHECK(options.part.count == 4);
-  CHECK_THROWS_MATCHES(run_matrix(options, recipes, {}), std::invalid_argument,
+  CHECK_THROWS_MATCHES(run_matrix(options, recipes, {}, {}), std::invalid_argument,
                        MessageMatches(ContainsSubstring("there are only 2 recipes")));
   CHECK_THROWS_AS(parse_matrix_options({"r.yaml", "--part", "5/4"}), std::invalid_argument);
+  CHECK(parse_matrix_options({"r.yaml", "--fail-slower", "3%"}).predicts_times);
+  CHECK_THROWS_AS(parse_matrix_options({"r.yaml", "--fail-slower", "fast"}), std::invalid_argument);
 }
 
 }  // namespace shardlens::profiler
