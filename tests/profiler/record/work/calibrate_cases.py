@@ -19,7 +19,7 @@ GPU = "NVIDIA H100 80GB HBM3"
 FLOPS = {"bf16": 6e14, "tf32": 3e14, "fp32": 4e13}
 
 IMPORTS = """
-import importlib.util, json, sys, torch
+import importlib.util, json, os, sys, torch
 spec = importlib.util.spec_from_file_location("calibrate", sys.argv[1])
 calibrate = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(calibrate)
@@ -32,7 +32,8 @@ class Clock:
         return 1.0
     eager = waited = captured
 meter = calibrate.Meter(torch, Clock(), "cuda", (9, 0), 8 << 30)
-print(json.dumps(meter.measured(lambda part: None)))
+print(json.dumps(meter.measured(lambda part: None)), flush=True)
+os._exit(0)  # autograd's threads may abort a process that ends: PyTorch's bug, as in recording.py
 """
 # Runs the program on a GPU whose name does not say that it is simulated, or without a GPU.
 DISGUISES = IMPORTS + """
