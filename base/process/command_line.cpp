@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <ctime>
@@ -114,6 +115,17 @@ std::string default_folder(const std::vector<std::string>& command) {
   char time[32];
   std::strftime(time, sizeof time, "%Y%m%d-%H%M%S", &local);
   return fmt::format("runs/{}-{}", name, time);
+}
+
+std::string shell_word(const std::string& word) {
+  const auto is_plain = [](unsigned char c) {
+    return std::isalnum(c) != 0 ||
+           std::string_view("-_=+:,./@%").find(char(c)) != std::string::npos;
+  };
+  if (!word.empty() && std::ranges::all_of(word, is_plain)) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
 }
 
 }  // namespace shardlens

@@ -42,4 +42,7 @@ std::vector<std::string> recordings_of(const std::string& run_or_file,
 /// where: its last script gives the name, or else its first word.
 std::string default_folder(const std::vector<std::string>& command);
 
+/// Returns a word quoted for a shell, or the word itself if a shell reads it as it is.
+std::string shell_word(const std::string& word);
+
 }  // namespace shardlens

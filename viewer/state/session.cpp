@@ -11,6 +11,7 @@
 #include "base/input_file.h"
 #include "base/limits.h"
 #include "base/output_file.h"
+#include "base/process/command_line.h"
 #include "base/shown.h"
 #include "base/strict_json.h"
 

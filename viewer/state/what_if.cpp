@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/limits.h"
+#include "base/process/command_line.h"
 #include "base/strict_json.h"
 
 namespace shardlens::viewer {
@@ -132,17 +132,6 @@ void choose_in_program(Json& json, Control control, const std::string& word) {
 }
 
 }  // namespace
-
-std::string shell_word(const std::string& word) {
-  const auto is_plain = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-           std::string_view("-_=+:,./@%").find(c) != std::string_view::npos;
-  };
-  if (!word.empty() && std::ranges::all_of(word, is_plain)) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
 
 WhatIfKind what_if_kind_of(const WhatIfEdit& what_if) {
   const Json json = config_json(what_if.config);

@@ -46,9 +46,6 @@ static_assert(kWords<Control>.size() == kControls);
 enum class WhatIfKind : uint8_t { plan, recording, nothing };
 WhatIfKind what_if_kind_of(const WhatIfEdit& what_if);
 
-/// Returns a word quoted for a shell.
-std::string shell_word(const std::string& word);
-
 /// Returns the command line that records a program with the changes: another number of ranks, or
 /// another batch in the program's own arguments.
 std::string record_line(const WhatIfEdit& what_if);

@@ -2,28 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cctype>
-#include <string_view>
-
 #include "base/gpus.h"
+#include "base/process/command_line.h"
 
 namespace shardlens::profiler {
-
-namespace {
-
-std::string shell_word(const std::string& word) {
-  const bool is_plain = !word.empty() && std::ranges::all_of(word, [](unsigned char c) {
-    return std::isalnum(c) != 0 ||
-           std::string_view("-_./:=,+@%").find(char(c)) != std::string::npos;
-  });
-  if (is_plain) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
-  return quoted + "'";
-}
-
-}  // namespace
 
 std::string command_again(const RecordOptions& options, int64_t fit_bytes) {
   std::string text = fmt::format("shardlens record --device {}", options.device_name());
