@@ -7,6 +7,7 @@
 
 #include "profiler/program/pulled_levers.h"
 #include "profiler/record/advice/host_need.h"
+#include "profiler/record/levers/lever_sites.h"
 #include "profiler/recording/events.h"
 #include "profiler/recording/peak_bands.h"
 #include "profiler/report/recording_report.h"
@@ -25,6 +26,19 @@ ReplayedRun replayed_run(const JudgedRank& rank) {
           .allocated_peak_bytes = rank.report.peak_bytes(),
           .reserved_peak_bytes = rank.report.reserved_peak_bytes().value_or(0),
           .retries = rank.facts.retries};
+}
+
+/// Keeps the verdict, and which levers would act in the program if it was watched for that.
+void keep_for_variants(const JudgedRank& rank, const RecordOptions& options,
+                       const Accounts& accounts) {
+  const std::string& path = rank.report.source;
+  keep_verdict(path, {.line = rank.verdict.line,
+                      .exit_code = rank.verdict.exit_code,
+                      .is_out_of_memory = rank.verdict.is_out_of_memory,
+                      .allocated_bytes = rank.report.peak_bytes(),
+                      .reserved_bytes = rank.report.reserved_peak_bytes().value_or(0),
+                      .beside_bytes = rank.outside.bytes});
+  if (options.looks) keep_fact(path, "lever_sites", lever_accounts_json(accounts));
 }
 
 JudgedRank judge_one(const RecordOptions& options, const std::string& path, const Problem& failure,
@@ -58,6 +72,7 @@ std::vector<JudgedRank> judge(const RecordOptions& options, const RecordedRun& r
   std::vector<JudgedRank> ranks;
   for (const auto& path : run.recordings) {
     ranks.push_back(judge_one(options, path.string(), failure, replay));
+    keep_for_variants(ranks.back(), options, run.accounts);
   }
   return ranks;
 }

@@ -71,6 +71,8 @@ if spec and spec.submodule_search_locations:
 /// PyTorch was found: a runner may start other Pythons before the program's, to build packages.
 constexpr const char* kEnd = "    os._exit(0)\n";
 
+}  // namespace
+
 std::optional<fs::path> find_program(const std::string& name) {
   const auto is_program = [](const fs::path& path) {
     return ::access(path.c_str(), X_OK) == 0 && fs::is_regular_file(path);
@@ -85,6 +87,8 @@ std::optional<fs::path> find_program(const std::string& name) {
   }
   return std::nullopt;
 }
+
+namespace {
 
 bool is_python(const std::string& program) {
   return fs::path(program).filename().string().starts_with("python");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,9 @@ struct PythonProgram {
   /// is then of the folder, and of each file's name, size and modification time.
   std::string wheel;
 };
+
+/// Returns the file of a command as a shell finds it; nothing if there is none that can be run.
+std::optional<std::filesystem::path> find_program(const std::string& name);
 
 /// Asks the interpreter that the command starts with or that its first line names, else `python3`.
 /// Throws std::invalid_argument if there is no such command, no Python or no PyTorch.

@@ -233,6 +233,7 @@ RecordOptions parse_record_options(const Words& arguments) {
   app.add_option("--with", with);
   app.add_option("--lengths", lengths);
   app.add_flag("--levers", options.lists_levers);
+  app.add_flag("--find-levers", options.looks);
   app.add_flag("--time", options.traces_work);
   app.add_option("--calibration", options.calibration);
   app.add_option("--out", options.out);
@@ -261,6 +262,7 @@ RecordOptions parse_record_options(const Words& arguments) {
     expect_null_device("--routing", !routing.empty());
     expect_null_device("--true", !options.true_at.empty());
     expect_null_device(lengths.empty() ? "--with" : "--lengths", !with.empty());
+    expect_null_device("--find-levers", options.looks);
     expect_null_device("--time", options.traces_work);
     expect_null_device("--calibration", !options.calibration.empty());
   }
@@ -311,6 +313,7 @@ std::string record_help() {
          "                     FILE:LINE:N starts at the Nth time; may be repeated\n"
          "  --with LEVERS      change the program from outside, as an edit would: recompute,\n"
          "                     offload, optimizer=fused, ...; several are separated by commas\n"
+         "  --find-levers      also find out which levers apply, for shardlens view\n"
          "  --lengths WHICH    let the longest batches of the program's DataLoader come first:\n"
          "                     longest:N, one with N tokens per sequence; drawn:SEED, its own, as\n"
          "                     drawn with that seed; or a FILE with the length of each sample\n"

@@ -37,7 +37,7 @@ struct RecordOptions {
   std::string calibration;           // a file with times of the GPU (planner/time/calibration.h)
   std::vector<Lever> levers;         // changes to the program
   bool finds_holders = false;        // finds the variables that hold what grows
-  bool looks = false;                // also finds out which levers apply
+  bool looks = false;                // also finds out which levers apply, and keeps that
   bool tells_imports = false;        // also tells what the program imports (warm_python.h)
   bool is_alone = false;             // is not forked from a process that has imported before
   bool lists_levers = false;         // prints a list of all levers, and records nothing

@@ -221,6 +221,30 @@ void keep_fact(const std::string& recording, const char* key, const nlohmann::js
   write_text(facts_file_of(recording).string(), json->dump() + "\n");
 }
 
+void keep_verdict(const std::string& recording, const KeptVerdict& verdict) {
+  keep_fact(recording, "verdict",
+            {{"line", verdict.line},
+             {"exit_code", verdict.exit_code},
+             {"is_out_of_memory", verdict.is_out_of_memory},
+             {"allocated_bytes", verdict.allocated_bytes},
+             {"reserved_bytes", verdict.reserved_bytes},
+             {"beside_bytes", verdict.beside_bytes}});
+}
+
+std::optional<KeptVerdict> read_verdict(const std::string& recording) {
+  const auto facts = facts_beside(recording);
+  const auto kept = facts ? facts->value("verdict", nlohmann::json()) : nlohmann::json();
+  const auto line = text_in(kept, "line");
+  const auto exit_code = whole_in(kept, "exit_code");
+  if (!line || !exit_code) return std::nullopt;
+  return KeptVerdict{.line = *line,
+                     .exit_code = static_cast<int>(*exit_code),
+                     .is_out_of_memory = kept.value("is_out_of_memory", nlohmann::json()) == true,
+                     .allocated_bytes = whole_in(kept, "allocated_bytes").value_or(0),
+                     .reserved_bytes = whole_in(kept, "reserved_bytes").value_or(0),
+                     .beside_bytes = whole_in(kept, "beside_bytes").value_or(0)};
+}
+
 void keep_outside(const std::string& recording, const OutsideBytes& outside) {
   keep_fact(recording, "beside_pytorch",
             {{"bytes", outside.bytes},

@@ -94,6 +94,23 @@ struct HostNeed {
 /// Adds this to rankR.json beside the recording, as `host`.
 void keep_host_need(const std::string& recording, const HostNeed& need);
 
+/// A verdict as rankR.json keeps it, with the peaks that it is about.
+struct KeptVerdict {
+  std::string line = {};
+  int exit_code = 0;  // as in RecordVerdict
+  bool is_out_of_memory = false;
+  int64_t allocated_bytes = 0;
+  int64_t reserved_bytes = 0;
+  int64_t beside_bytes = 0;  // of the GPU, taken by others than PyTorch
+
+  int64_t device_bytes() const { return reserved_bytes + beside_bytes; }
+};
+
+/// Adds the verdict to rankR.json beside the recording, as `verdict`.
+void keep_verdict(const std::string& recording, const KeptVerdict& verdict);
+/// Returns the verdict that was kept; nothing if there is none.
+std::optional<KeptVerdict> read_verdict(const std::string& recording);
+
 /// Adds a value to rankR.json beside the recording, if that exists.
 void keep_fact(const std::string& recording, const char* key, const nlohmann::json& value);
 

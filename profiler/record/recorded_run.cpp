@@ -24,6 +24,7 @@
 #include "profiler/null_device/null_device.h"
 #include "profiler/null_device/outside_figures.h"
 #include "profiler/record/levers/lever_sites.h"
+#include "profiler/record/search/command_again.h"
 
 namespace shardlens::profiler {
 
@@ -87,6 +88,11 @@ std::string absolute_if_named(const std::string& file) {
   return file.empty() ? file : fs::absolute(file).string();
 }
 
+/// Returns the flags that a recording keeps, to be made again.
+std::vector<std::string> kept_flags(const RecordOptions& options) {
+  return flags_again(options, options.is_attached() ? 0 : memory_bytes_of(options.device));
+}
+
 nlohmann::json options_json(const RecordOptions& options, const PythonProgram& program,
                             const RecordFiles& files, const std::string& claim,
                             const std::string& messages) {
@@ -116,7 +122,9 @@ nlohmann::json options_json(const RecordOptions& options, const PythonProgram& p
           {"tells_imports", options.tells_imports},
           {"event_times", (files.python.parent_path() / "libshardlens_event_times.so").string()},
           {"calibration", absolute_if_named(options.calibration)},
-          {"command", options.command}};
+          {"command", options.command},
+          {"flags", kept_flags(options)},
+          {"directory", fs::current_path().string()}};
 }
 
 void set(const char* variable, int64_t number) {

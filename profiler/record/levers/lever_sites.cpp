@@ -11,6 +11,10 @@ namespace shardlens::profiler {
 
 namespace {
 
+// What processes write down about levers.
+constexpr std::string_view kActs = "lever";
+constexpr std::string_view kCannot = "lever_cannot";
+
 std::optional<nlohmann::json> told_of_lever(const AccountEntry& told, std::string_view what) {
   if (told.what != what) return std::nullopt;
   auto json = find_json(told.text);
@@ -21,7 +25,7 @@ std::optional<nlohmann::json> told_of_lever(const AccountEntry& told, std::strin
 /// Returns why the lever cannot act, as the program's processes wrote down.
 Problem obstacle_to(const Lever& lever, const Accounts& accounts) {
   for (const AccountEntry& told : accounts.told) {
-    const auto json = told_of_lever(told, "lever_cannot");
+    const auto json = told_of_lever(told, kCannot);
     const bool is_this = json && text_in(*json, "lever") == lever.name &&
                          lever.value.starts_with(text_in(*json, "value").value_or(""));
     if (is_this) return text_in(*json, "why").value_or("");
@@ -31,10 +35,29 @@ Problem obstacle_to(const Lever& lever, const Accounts& accounts) {
 
 }  // namespace
 
+nlohmann::json lever_accounts_json(const Accounts& accounts) {
+  nlohmann::json json = nlohmann::json::array();
+  for (const AccountEntry& told : accounts.told) {
+    const bool is_of_lever = told.what == kActs || told.what == kCannot;
+    if (is_of_lever) json.push_back({{"what", told.what}, {"text", told.text}});
+  }
+  return json;
+}
+
+Accounts read_lever_accounts(const nlohmann::json& json) {
+  Accounts accounts;
+  if (!json.is_array()) return accounts;
+  for (const auto& entry : json) {
+    const auto what = text_in(entry, "what"), text = text_in(entry, "text");
+    if (what && text) accounts.told.push_back({.what = *what, .text = *text});
+  }
+  return accounts;
+}
+
 std::vector<LeverSite> lever_sites(const Accounts& accounts) {
   std::vector<LeverSite> sites;
   for (const AccountEntry& told : accounts.told) {
-    const auto json = told_of_lever(told, "lever");
+    const auto json = told_of_lever(told, kActs);
     if (!json) continue;
     const LeverSite site{.lever = text_in(*json, "lever").value_or(""),
                          .now = text_in(*json, "now"),

@@ -2,6 +2,7 @@
 // (profiler/record/python/shardlens_record/levers/sites.py).
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,6 +31,11 @@ bool acts_at(const LeverSite& site, const Lever& lever);
 
 /// Returns why a lever changes nothing in the program, or cannot; nothing if it acts somewhere.
 Problem why_not(const Lever& lever, const Accounts& accounts);
+
+/// Returns what processes wrote down about levers, to be kept beside a recording.
+nlohmann::json lever_accounts_json(const Accounts& accounts);
+/// Reads it again: what it says about levers is as it was. Entries that make no sense are left out.
+Accounts read_lever_accounts(const nlohmann::json& json);
 
 /// Returns why the program with these levers pulled must not be recorded: one does not apply to it.
 /// A program that failed may not have come to where they act.

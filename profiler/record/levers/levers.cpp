@@ -117,6 +117,18 @@ void check_levers(const std::vector<Lever>& levers) {
   }
 }
 
+std::vector<Lever> levers_to_try() {
+  std::vector<Lever> all;
+  for (const LeverInfo& info : levers()) {
+    if (info.tries == "yes") all.push_back({.name = std::string(info.name)});
+    std::string_view rest = info.tries == "yes" ? "" : info.tries;
+    while (!rest.empty()) {
+      all.push_back({.name = std::string(info.name), .value = std::string(take_part(rest, '|'))});
+    }
+  }
+  return all;
+}
+
 std::vector<Lever> parse_levers(const std::string& text) {
   std::vector<Lever> parsed;
   std::string_view rest = text;

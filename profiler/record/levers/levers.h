@@ -49,6 +49,9 @@ struct Lever {
   bool operator==(const Lever&) const = default;
 };
 
+/// Returns the levers that a search tries unless the user names some.
+std::vector<Lever> levers_to_try();
+
 /// Parses "recompute,offload=parameters". A lever that needs a value and has none gets its first.
 /// Throws std::invalid_argument for an unknown lever or value, or two that contradict each other.
 std::vector<Lever> parse_levers(const std::string& text);

@@ -53,22 +53,6 @@ bool agree(const Levers& levers, const Lever& more) {
   return std::ranges::none_of(levers, [&](const Lever& one) { return contradict(one, more); });
 }
 
-/// Returns the levers that are tried unless the user names some.
-Levers levers_to_try() {
-  Levers all;
-  for (const LeverInfo& info : levers()) {
-    if (info.tries == "yes") all.push_back({.name = std::string(info.name)});
-    if (info.tries.empty() || info.tries == "yes") continue;
-    std::string_view rest = info.tries;
-    while (!rest.empty()) {
-      const size_t end = std::min(rest.find('|'), rest.size());
-      all.push_back({.name = std::string(info.name), .value = std::string(rest.substr(0, end))});
-      rest.remove_prefix(std::min(end + 1, rest.size()));
-    }
-  }
-  return all;
-}
-
 /// Returns what puts the fastest first if that is asked for; a program without a time is last.
 double time_rank(const Findings& advice, const VariantResult& result) {
   if (!advice.by_time) return 0;

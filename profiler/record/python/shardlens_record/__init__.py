@@ -17,6 +17,8 @@ SHARDLENS_RECORD is the JSON that the command wrote (profiler/record/recorded_ru
   look        True: find out which levers apply, and change nothing
   holders     True: find the variables that hold what grows (holders.py)
   command     the user's command
+  flags       those of `shardlens record` that make the recording again, kept in it with the command
+  directory   in which the command was given, also kept
   event_times     libshardlens_event_times.so, and calibration, a file or "" (timing.py)
   tells_imports   True: tell which modules the program imports, for variants to come (warm.py)
   asked_for   for a process that is not recorded but run for its messages: the file that says which

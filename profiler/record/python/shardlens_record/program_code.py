@@ -10,13 +10,16 @@ _LIBRARIES = tuple(sysconfig.get_paths()[name] + os.sep
                    for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 _PACKAGES = f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}"
 
-_not_outside = [_OURS]  # and PyTorch's folder, once it has been imported
+_PYTORCHS = "torch", "torchgen", "functorch"  # its packages, beside each other
+
+_not_outside = [_OURS]  # and PyTorch's folders, once it has been imported
 
 
 def _find_pytorch():
     file = getattr(sys.modules.get("torch"), "__file__", None)
     if file and len(_not_outside) == 1:
-        _not_outside.append(os.path.dirname(file) + os.sep)
+        beside = os.path.dirname(os.path.dirname(file))
+        _not_outside.extend(os.path.join(beside, name) + os.sep for name in _PYTORCHS)
     return tuple(_not_outside)
 
 

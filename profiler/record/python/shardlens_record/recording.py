@@ -13,7 +13,7 @@ import sys
 import time
 import weakref
 
-from . import (IS_ATTACHED, OPTIONS, PULLED, account, blocks, bounds, compiled, counters, cudnn, experts,
+from . import (IS_ATTACHED, OPTIONS, account, blocks, bounds, compiled, counters, cudnn, experts,
                groups, history, library, models, parts, ranks, sources, timing, uses, values)
 from .guards import describe, doubts, guarded, replace, say
 
@@ -153,7 +153,7 @@ def _open(torch, world_size, local_rank):
         "device": OPTIONS["device"],
         "notice": NOTICE,
         "libraries": f"PyTorch {torch.__version__}\nPython {sys.version.split()[0]}\n",
-        "config": json.dumps({"command": OPTIONS["command"]} | ({"levers": PULLED} if PULLED else {})),
+        "config": json.dumps(sources.how_it_runs()),
         "rank": _Recording.rank,
         "world_size": world_size,
         "gpu": min(local_rank, torch._C._cuda_getDeviceCount() - 1),
