@@ -12,7 +12,6 @@
 #include <string>
 
 #include "viewer/state/choices.h"
-#include "viewer/state/history.h"
 
 namespace shardlens::viewer {
 namespace {
@@ -566,27 +565,6 @@ TEST_CASE("no command fails without recordings") {
     ViewState state;
     command.apply(state, Facts{});
   }
-}
-
-TEST_CASE("undo goes back through every change, redo forward again") {
-  History history;
-  ViewState state;
-  std::vector<ViewState> states = {state};
-  for (const char* id : {"layout.rows", "zoom.in", "theme.next", "peak"}) {
-    history.remember(state);
-    state = state_after(id, state);
-    states.push_back(state);
-  }
-  for (size_t i = states.size() - 1; i-- > 0;) {
-    CHECK(history.undo(state));
-    CHECK(state == states[i]);
-  }
-  CHECK_FALSE(history.undo(state));
-  for (size_t i = 1; i < states.size(); ++i) {
-    CHECK(history.redo(state));
-    CHECK(state == states[i]);
-  }
-  CHECK_FALSE(history.redo(state));
 }
 
 TEST_CASE("the palette finds commands by words of their title") {

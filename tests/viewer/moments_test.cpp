@@ -23,7 +23,7 @@
 #include "tests/support/viewer/acts.h"
 #include "viewer/paint/painter.h"
 #include "viewer/scene/presenter.h"
-#include "viewer/state/commands.h"
+#include "viewer/state/zoom.h"
 
 namespace shardlens::viewer {
 namespace {

@@ -13,6 +13,8 @@
 #include "tests/support/temporary_folder.h"
 #include "viewer/model/run.h"
 #include "viewer/scene/presenter.h"
+#include "viewer/state/commands.h"
+#include "viewer/state/history.h"
 
 namespace shardlens::viewer {
 namespace {
@@ -193,6 +195,27 @@ TEST_CASE("a file that is not a session is refused in one line") {
       CHECK(std::string(error.what()).find('\n') == std::string::npos);
     }
   }
+}
+
+TEST_CASE("undo goes back through every change, redo forward again") {
+  History history;
+  ViewState state;
+  std::vector<ViewState> states = {state};
+  for (const char* id : {"layout.rows", "hatches", "theme.next", "scale.up"}) {
+    history.remember(state);
+    find_command(id)->apply(state, Facts{});
+    states.push_back(state);
+  }
+  for (size_t i = states.size() - 1; i-- > 0;) {
+    CHECK(history.undo(state));
+    CHECK(state == states[i]);
+  }
+  CHECK_FALSE(history.undo(state));
+  for (size_t i = 1; i < states.size(); ++i) {
+    CHECK(history.redo(state));
+    CHECK(state == states[i]);
+  }
+  CHECK_FALSE(history.redo(state));
 }
 
 }  // namespace shardlens::viewer

@@ -12,6 +12,7 @@
 #include "viewer/scene/pick.h"
 #include "viewer/scene/presenter.h"
 #include "viewer/state/lanes.h"
+#include "viewer/state/zoom.h"
 
 namespace shardlens::viewer {
 

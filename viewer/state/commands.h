@@ -55,12 +55,6 @@ const Command* command_of_key(std::string_view key);
 /// title that begins with the text, then the others, in the table's order.
 std::vector<const Command*> matching_commands(std::string_view text);
 
-/// Moves the cursor to x. The view moves only if the cursor would be outside.
-void show_moment(ViewState& state, double x);
-
-/// Zooms so that `x` stays at its place; `factor` below 1 shows less. The view never becomes
-/// narrower than 1e-9 of the extent, and never leaves the extent.
-void zoom_at(ViewState& state, const Facts& facts, double x, double factor);
 /// Scrolls the list of live allocations by rows, never past its last.
 void scroll_alive(ViewState& state, const Facts& facts, int64_t rows);
 /// Scrolls the list of places by rows, never past its last.
@@ -71,11 +65,5 @@ void scroll_table(ViewState& state, const Facts& facts, int64_t rows);
 void scroll_tree(ViewState& state, const Facts& facts, int64_t rows);
 /// Makes a place of the tree fill the panel's width.
 void zoom_tree(ViewState& state, std::vector<std::string> path);
-/// Zooms the y axes so that the height at a fraction of them, from below, stays at its place; never
-/// beyond the whole axis.
-void zoom_heights(ViewState& state, double part, double factor);
-/// Moves the y axes by a fraction of what they show, upwards if it is positive.
-void pan_heights(ViewState& state, double parts);
-void pan_by(ViewState& state, const Facts& facts, double x);
 
 }  // namespace shardlens::viewer

@@ -7,7 +7,7 @@
 #include <tuple>
 #include <vector>
 
-#include "viewer/state/commands.h"
+#include "viewer/state/zoom.h"
 
 namespace shardlens::viewer {
 
