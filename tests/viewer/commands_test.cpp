@@ -28,6 +28,7 @@ Facts some_facts() {
       .steps_x = {{0, 1, 2}, {0, 1, 2}, {0, 1, 2}},
       .hits_x = {0.2, 0.7, 3.1},
       .focus_request = {"keep", kConfig, "h200"},
+      .levers = {"", "recompute=full", "optimizer=fused"},
       .pickable = {{7, Category::activation}, {3, Category::gradient}, {5, Category::activation}},
       .focus_rank = 2,
       .tree_rows = 40,
@@ -218,6 +219,19 @@ const std::map<std::string_view, Effect> kEffects = {
             s.what_if = what_if({{"batch", 96}});
           },
       .wanted = [](auto& s) { s.what_if = what_if(); }}},
+    {"whatif.lever.next",
+     {.given = [](auto& s) { s.what_if = what_if(); },
+      .wanted = [](auto& s) { s.what_if->lever_row = 1; }}},
+    {"whatif.lever.previous",
+     {.given = [](auto& s) { s.what_if = what_if(); },
+      .wanted = [](auto& s) { s.what_if->lever_row = 2; }}},
+    {"whatif.lever.mark",
+     {.given =
+          [](auto& s) {
+            s.what_if = what_if();
+            s.what_if->lever_row = 1;
+          },
+      .wanted = [](auto& s) { s.what_if->levers = {"recompute=full"}; }}},
     {"panel.plans", {.wanted = [](auto& s) { s.panels.plans = false; }}},
     {"panel.why", {.wanted = [](auto& s) { s.panels.why = true; }}},
     {"panel.treemap", {.wanted = [](auto& s) { s.panels.treemap = true; }}},

@@ -22,11 +22,13 @@
 #include <string_view>
 
 #include "profiler/exchange/write_recording.h"
+#include "tests/support/process.h"
 #include "tests/support/recordings/random_events.h"
 #include "tests/support/recordings/stacked_recording.h"
 #include "tests/support/recordings/view_recording.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/viewer/acts.h"
+#include "tests/support/viewer/lever_programs.h"
 #include "viewer/model/lane_builder.h"
 #include "viewer/scene/block_image.h"
 #include "viewer/scene/lane_image.h"
@@ -174,6 +176,26 @@ std::map<std::string, Image> what_if_images() {
   return {{"what-if", plots(presenter, Area::Kind::control, kPanelCanvas)}};
 }
 
+/// Levers in each state: known, not known, marked, chosen, running, failed, not applicable.
+std::map<std::string, Image> lever_images() {
+  LeverPrograms programs;
+  programs.run.write();
+  programs.add_variant("recompute=full", 40);
+  programs.add_variant("optimizer=single", 90000);
+  programs.prepare_failure("optimizer=fused", "shardlens record: it failed\n", 1);
+  programs.wait_with("empty-cache");
+  Presenter presenter(programs.state(), "");
+  presenter.record_with(programs.record());
+  plots(presenter, Area::Kind::lane);
+  act(presenter, {"whatif", "whatif.lever.run", "whatif.lever.next", "whatif.lever.next"});
+  plots(presenter, Area::Kind::lever, kPanelCanvas);
+  presenter.set_lever_patience(std::chrono::milliseconds(0));
+  act(presenter, {"whatif.lever.run", "whatif.lever.next", "whatif.lever.mark"});
+  REQUIRE(tests::wait_until([&] { return !programs.asked().ends_with("fused\n"); }));
+  presenter.follow_levers();
+  return {{"what-if-levers", plots(presenter, Area::Kind::lever, kPanelCanvas)}};
+}
+
 /// A selection in every kind of plot, and the tree in its forms.
 std::map<std::string, Image> tree_images() {
   const tests::TemporaryFolder folder;
@@ -232,6 +254,7 @@ std::map<std::string, Image> all_images() {
   all.merge(session_images());
   all.merge(lanes_images());
   all.merge(what_if_images());
+  all.merge(lever_images());
   all.merge(tree_images());
   all.merge(panel_images());
   return all;

@@ -95,16 +95,28 @@ TEST_CASE("a batch is found only by its name, and ranks are left to a launcher")
     turn(now, Control::batch, 1);
     CHECK(record_line(now) == one.line);
   }
+  WhatIfEdit flagged = program_edit({"python", "a.py"});
+  auto config = nlohmann::json::parse(flagged.base);
+  config["flags"] = {"--device", "null:h100", "--world", "64",
+                     "--steps",  "3",         "--true",  "a b.py:1"};
+  config["levers"] = {{"compile", ""}};
+  flagged.config = config.dump();
+  toggle_lever(flagged, "recompute=full");
+  CHECK(record_line(flagged) ==
+        record +
+            " --world 64 --rank 5 --steps 3 --true 'a b.py:1' --with compile,recompute=full "
+            "-- python a.py");
   CHECK(record_line(program_edit({"python", "a.py"}, 1, "cuda")) == record + " -- python a.py");
 }
 
-TEST_CASE("the panel of a recorded program says why it has no plan, and what to do") {
+TEST_CASE("the panel of a recorded program says what can be done without a plan") {
   const tests::TemporaryFolder folder;
   Presenter presenter(recorded(folder, R"({"command":["python","llama.py"]})"), "");
   panel_text(presenter);
   act(presenter, "whatif");
   const std::string text = panel_text(presenter);
-  CHECK(text.find("No plan: record it again") != std::string::npos);
+  CHECK(text.find("Alt+L copies this command:") != std::string::npos);
+  CHECK(text.find("older") != std::string::npos);
   CHECK(text.find("its arguments set no batch size") != std::string::npos);
   CHECK(text.find("no plan\n") == std::string::npos);
   CHECK(presenter.runs().size() == 1);

@@ -33,6 +33,15 @@ Pick random_pick(std::mt19937_64& engine) {
   return pick;
 }
 
+WhatIfEdit random_what_if(std::mt19937_64& engine) {
+  const auto flag = [&] { return engine() % 2 == 0; };
+  WhatIfEdit what_if{"keep", "{}", R"({"batch":7})", "h200"};
+  if (flag()) what_if.recording = "/somewhere/runs/b/profiles/rank0.slp";
+  if (flag()) what_if.levers = {"recompute=full", "optimizer=fused"};
+  what_if.lever_row = flag() ? 3 : 0;
+  return what_if;
+}
+
 ViewState random_state(std::mt19937_64& engine) {
   const auto below = [&](uint64_t limit) { return engine() % limit; };
   const auto flag = [&] { return below(2) == 0; };
@@ -54,7 +63,7 @@ ViewState random_state(std::mt19937_64& engine) {
   state.memory = static_cast<ShownMemory>(below(kWords<ShownMemory>.size()));
   state.grouping = static_cast<Grouping>(below(kGroupings));
   state.panels = {flag(), flag(), flag(), flag(), flag(), flag(), flag(), flag(), flag(), flag()};
-  if (flag()) state.what_if = WhatIfEdit{"keep", "{}", R"({"batch":7})", "h200"};
+  if (flag()) state.what_if = random_what_if(engine);
   for (uint64_t i = below(3); i > 0; --i) state.plans.push_back({"a plan", "{}", ""});
   state.lanes = {.sort = static_cast<LaneSort>(below(kWords<LaneSort>.size())),
                  .first = below(9),

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -150,7 +151,8 @@ void require_consistent(const Options& options) {
   }
   for (const std::string& id : options.commands) {
     const Command* const command = find_command(id);
-    if (command == nullptr || command->apply == nullptr) {
+    const bool runs_levers = command != nullptr && command->request == Request::run_levers;
+    if (command == nullptr || (command->apply == nullptr && !runs_levers)) {
       throw std::invalid_argument(
           fmt::format("--do {}: not a command that changes the view; see --help", id));
     }
@@ -271,12 +273,14 @@ WindowOptions window_options(const Options& options, const Size& size, Theme the
   return window;
 }
 
-/// Prints the messages to stderr. Returns 1 if there are any, since not everything could be opened.
-int say_messages(const Presenter& presenter) {
-  for (const std::string& message : presenter.messages()) {
-    fmt::print(stderr, "shardlens view: {}\n", message);
+/// Prints the messages behind the first `said` to stderr. Returns 1 if there are any, since not
+/// everything could be opened, or run.
+int say_messages(const Presenter& presenter, size_t said = 0) {
+  const std::vector<std::string>& messages = presenter.messages();
+  for (size_t i = said; i < messages.size(); ++i) {
+    fmt::print(stderr, "shardlens view: {}\n", messages[i]);
   }
-  return presenter.messages().empty() ? 0 : 1;
+  return messages.size() > said ? 1 : 0;
 }
 
 }  // namespace
@@ -292,10 +296,13 @@ int run_viewer(const std::vector<std::string>& arguments) {
   const bool has_window = wants_window(options);
   const ViewState state = first_state(options);
   int exit_code = 0;
+  size_t said = 0;
   const auto open = [&](const ReadProgress& meanwhile) {
     auto presenter =
         std::make_unique<Presenter>(state, options.caches ? default_cache_folder() : "", meanwhile);
     exit_code = say_messages(*presenter);
+    said = presenter->messages().size();
+    if (has_window) presenter->set_lever_patience(std::chrono::milliseconds(0));
     if (!has_window && presenter->runs().empty()) return presenter;
     choose_baseline(*presenter, options.baseline);
     if (options.session.empty() && !options.last) presenter->choose_view();
@@ -310,6 +317,8 @@ int run_viewer(const std::vector<std::string>& arguments) {
   }
   const auto presenter = open({});
   if (presenter->runs().empty()) return 1;
+  presenter->facts();  // runs what the commands asked for
+  exit_code |= say_messages(*presenter, said);
   if (!options.report.empty()) write_report(*presenter, options.report, range);
   if (!options.page.empty()) write_page_file(*presenter, options.page);
   if (!options.figure.empty()) {

@@ -32,7 +32,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double kIdleSeconds = 0.5;                // between looks at live recordings,
-constexpr double kPlanningSeconds = 0.02;           // and at a plan that is being made
+constexpr double kPlanningSeconds = 0.02;           // at a plan that is being made,
+constexpr double kRecordingSeconds = 0.1;           // and at a program that is being recorded
 constexpr std::chrono::milliseconds kPatience(30);  // how long a frame waits for a plan
 constexpr std::chrono::seconds kMessageTime(15);    // to show what could not be opened
 constexpr const char* kInstead = "use --export page.html, --screenshot out.png or --report out.txt";
@@ -233,11 +234,13 @@ class Program {
 
   /// Waits for an event or for something new to draw. Returns how many frames to draw then.
   int wait() {
-    const double most = presenter_.is_planning() ? kPlanningSeconds : kIdleSeconds;
+    const double most = presenter_.is_planning()    ? kPlanningSeconds
+                        : presenter_.is_recording() ? kRecordingSeconds
+                                                    : kIdleSeconds;
     const auto before = Clock::now();
     glfwWaitEventsTimeout(most);
     const bool had_event = Clock::now() - before < std::chrono::duration<double>(most);
-    const bool has_news = presenter_.follow_plan() ||
+    const bool has_news = presenter_.follow_plan() || presenter_.follow_levers() ||
                           (!presenter_.is_planning() && presenter_.follow_recordings()) ||
                           interface_.forgets() || forgets_messages();
     if (!had_event) autosave();

@@ -24,6 +24,7 @@ constexpr float kLeastFigure = 96;  // a plot of a figure, with its axis
 constexpr float kYAxis = 60;
 constexpr float kResidual = 40;
 constexpr float kWhatIf = 424;
+constexpr float kLevers = 560;         // of the same panel, with the levers of a program
 constexpr float kDetailsPart = 0.52F;  // of the column at the right, at most
 constexpr float kDetailsHead = 60;     // with the panel's edges
 constexpr float kDetailsRow = 16;
@@ -182,8 +183,10 @@ void place_column(Geometry& geometry, Box& rest, const GeometryInput& input,
   rest.take_right(px(kGap));
   if (state.what_if) {
     const bool is_alone = !shows_alive && !has_details;
-    const bool fills = is_alone || right.h < px(kWhatIf + kGap + kLeastDetails);
-    geometry.what_if = fills ? right : right.take_top(px(kWhatIf));
+    const bool has_levers = what_if_kind_of(*state.what_if) == WhatIfKind::recording;
+    const float wanted = has_levers ? kLevers : kWhatIf;
+    const bool fills = is_alone || right.h < px(wanted + kGap + kLeastDetails);
+    geometry.what_if = fills ? right : right.take_top(px(wanted));
     if (fills) return;
     right.take_top(px(kGap));
   }

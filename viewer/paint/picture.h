@@ -128,6 +128,9 @@ struct Area {
     failure,      // a request for memory that failed
     matched_row,  // a place of what is alive, or what changed in it
     control,
+    lever,       // a row of the what-if panel
+    lever_mark,  // marks it
+    lever_act,   // runs it, stops it or opens its lane
     table,
     call,         // of the selected block's stack
     tree,         // the whole panel

@@ -61,6 +61,27 @@ std::string text_of_choice(const Area& area) {
   return titled("tree.form");
 }
 
+std::string text_of_lever(const SceneInput& input, const Area& area) {
+  if (input.levers == nullptr || area.index >= input.levers->rows.size()) return "";
+  const LeverRow& row = input.levers->rows[area.index];
+  if (area.kind == Area::Kind::lever_mark) return titled("whatif.lever.mark");
+  if (area.kind == Area::Kind::lever) {
+    return fmt::format("{}: {}", row.name(), input.levers->details(row));
+  }
+  switch (row.state) {
+    case LeverState::waiting:
+    case LeverState::running:
+      return "click to stop it; stop all" + key_text("whatif.lever.stop");
+    case LeverState::measured:
+      return "click to show it as a lane";
+    case LeverState::idle:
+      return row.why;
+    default:
+      return "click to record the program with it, in the background" +
+             key_text("whatif.lever.run");
+  }
+}
+
 }  // namespace
 
 std::string control_text(const SceneInput& input, const Area& area) {
@@ -76,6 +97,10 @@ std::string control_text(const SceneInput& input, const Area& area) {
       const auto control = static_cast<Control>(area.run);
       return fmt::format("{}: {}", kWords<Control>[area.run], control_effect(control));
     }
+    case Area::Kind::lever:
+    case Area::Kind::lever_mark:
+    case Area::Kind::lever_act:
+      return text_of_lever(input, area);
     case Area::Kind::folded_lane:
       return text_of_run(input, area, "click to unfold; unfold all" + key_text("lane.unfold"));
     case Area::Kind::overview_row:

@@ -140,6 +140,8 @@ void outline_plan(const Scene& scene, const ShownRun& one, const LaneStyle& styl
 void draw_residual(Scene& scene, const ShownRun& one, const CardGeometry& card);
 /// Draws the panel in which the user changes a run's configuration.
 void draw_what_if(Scene& scene);
+/// Draws the levers of the program that the panel is about, and how to run them.
+void draw_levers(Scene& scene, const WhatIfEdit& what_if, const ProgramLevers& levers, Box box);
 void draw_badge(Painter& paint, Box& line, std::string_view text);
 void draw_card(Scene& scene, const ShownRun& one, const CardGeometry& card);
 /// Draws the buttons that fold and close a lane, at the right of a line.

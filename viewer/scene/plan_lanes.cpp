@@ -33,6 +33,12 @@ void PlanLanes::reset(const std::vector<Run>& runs, std::optional<profiler::Spac
   news_ = {};
 }
 
+size_t PlanLanes::add_file(Run run, std::vector<Run>& runs) {
+  runs.insert(runs.begin() + static_cast<std::ptrdiff_t>(files_), std::move(run));
+  if (news_.run) ++*news_.run;
+  return files_++;
+}
+
 bool PlanLanes::update(const ViewState& state, std::vector<Run>& runs,
                        std::chrono::milliseconds most) {
   const PlanNews before = news_;

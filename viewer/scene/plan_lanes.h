@@ -34,6 +34,9 @@ class PlanLanes {
   /// Returns true if anything changed.
   bool update(const ViewState& state, std::vector<Run>& runs, std::chrono::milliseconds most);
 
+  /// Puts a run of a file behind the others, in front of the plans. Returns its index.
+  size_t add_file(Run run, std::vector<Run>& runs);
+
   const PlanNews& news() const { return news_; }
   /// Returns one line for each kept plan that cannot be planned.
   const std::vector<std::string>& refusals() const { return refusals_; }

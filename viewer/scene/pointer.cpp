@@ -26,6 +26,19 @@ bool is_in_tree(Area::Kind kind) {
          kind == Area::Kind::tree_choice || kind == Area::Kind::tree_sort;
 }
 
+bool is_lever(Area::Kind kind) {
+  return kind == Area::Kind::lever || kind == Area::Kind::lever_mark ||
+         kind == Area::Kind::lever_act;
+}
+
+/// Puts the cursor on a run's plot.
+void put_cursor(ViewState& state, size_t run, double x) {
+  state.focus = run;
+  state.cursor = x;
+  state.at = TableMoment::cursor;
+  state.selection.reset();
+}
+
 /// True for a part beside a lane's plot.
 bool is_of_lanes(Area::Kind kind) {
   return kind == Area::Kind::card || kind == Area::Kind::folded_lane ||
@@ -78,10 +91,7 @@ void Presenter::press(float x, float y) {
   switch (area->kind) {
     case Area::Kind::lane:
       pressed_x_ = x_at(*area, x).value_or(0);
-      next.focus = area->run;
-      next.cursor = pressed_x_;
-      next.at = TableMoment::cursor;
-      next.selection.reset();
+      put_cursor(next, area->run, pressed_x_);
       break;
     case Area::Kind::card:
       next.focus = area->run;
@@ -92,6 +102,10 @@ void Presenter::press(float x, float y) {
     case Area::Kind::control:
       if (next.what_if) choose(*next.what_if, static_cast<Control>(area->run), area->index);
       break;
+    case Area::Kind::lever:
+    case Area::Kind::lever_mark:
+    case Area::Kind::lever_act:
+      return press_lever(*area);
     case Area::Kind::call:
       if (next.pick) next.pick->call = area->index;
       break;
@@ -390,6 +404,10 @@ void Presenter::wheel(float x, float y, float notches) {
   if (area->kind == Area::Kind::matched_row) {
     count_alive();
     return scroll_places(state_, facts_, notches > 0 ? -1 : 1);
+  }
+  if (is_lever(area->kind)) {
+    perform(*find_command(notches > 0 ? "whatif.lever.previous" : "whatif.lever.next"));
+    return;
   }
   if (area->kind == Area::Kind::call) return turn_stack(notches > 0 ? -1 : 1);
   if (area->kind == Area::Kind::table) {

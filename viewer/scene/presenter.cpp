@@ -42,6 +42,7 @@ void Presenter::reload() {
   opened_memory_ = state_.memory;
   opened_without_ = state_.lanes.closed;
   plan_lanes_.reset(opened_.runs, space);
+  lever_lanes_.reset(cache_folder_, space);
   messages_ = opened_.messages;
   ++generation_;
   update_plans(patience_);
@@ -142,6 +143,7 @@ bool Presenter::follow_recordings() {
 void Presenter::refresh() {
   if (opened_memory_ != state_.memory || opened_without_ != state_.lanes.closed) reload();
   update_plans(patience_);
+  update_levers(lever_patience_);
   name_runs();
   const WarpInputs wanted{generation_, state_.alignment, state_.baseline};
   if (warps_made_ != wanted) {
@@ -159,6 +161,7 @@ void Presenter::refresh() {
     facts_key_ = key;
     refresh_facts();
   }
+  facts_.levers = lever_names();
   const int columns = canvas_.width > 0 ? plot_columns(input()) : 1000;
   facts_.column_x = view_of(state_, facts_.extent).length() / columns;
 }
@@ -301,6 +304,8 @@ Request Presenter::perform(const Command& command) {
     clamp_state();
     return Request::none;
   }
+  if (command.request == Request::run_levers) return run_levers();
+  if (command.request == Request::stop_levers) return lever_lanes_.stop_all(), Request::none;
   if (command.apply == nullptr) return command.request;
   count_alive();
   count_tree();
@@ -398,6 +403,7 @@ SceneInput Presenter::input() {
           .warps = warps_,
           .plan_warps = plan_warps_,
           .plan_news = plan_lanes_.news(),
+          .levers = lever_lanes_.levers(),
           .state = state_,
           .facts = facts_,
           .hits = hits_,
@@ -411,8 +417,9 @@ SceneInput Presenter::input() {
 }
 
 const Picture& Presenter::picture(const Canvas& canvas, const Fonts& fonts) {
-  const bool is_same =
-      pictured_ == state_ && canvas == canvas_ && pictured_generation_ == generation_;
+  const bool is_same = pictured_ == state_ && canvas == canvas_ &&
+                       pictured_generation_ == generation_ &&
+                       pictured_levers_ == lever_lanes_.version();
   if (is_same) return picture_;
   canvas_ = canvas;
   refresh();
@@ -424,6 +431,7 @@ const Picture& Presenter::picture(const Canvas& canvas, const Fonts& fonts) {
   ++ground_.version;
   pictured_ = state_;
   pictured_generation_ = generation_;
+  pictured_levers_ = lever_lanes_.version();
   pictured_runs_ = opened_.runs.size();
   ++pictures_made_;
   return picture_;

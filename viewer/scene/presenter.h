@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "viewer/model/run.h"
+#include "viewer/scene/lever_lanes.h"
 #include "viewer/scene/plan_lanes.h"
 #include "viewer/scene/scene.h"
 #include "viewer/state/commands.h"
@@ -54,9 +55,18 @@ class Presenter {
   /// Sets how long a picture waits for a plan before it shows the previous one; an hour unless this
   /// is called.
   void set_patience(std::chrono::milliseconds most) { patience_ = most; }
+  /// Sets how long a picture waits for programs that are recorded with levers; an hour unless this
+  /// is called.
+  void set_lever_patience(std::chrono::milliseconds most) { lever_patience_ = most; }
   /// Takes a plan that a picture did not wait for. Returns true if there is something new to draw.
   bool follow_plan();
   bool is_planning() const { return plan_lanes_.news().is_stale; }
+  /// Takes what programs that are recorded with levers have come to. Returns true if there is
+  /// something new to draw.
+  bool follow_levers();
+  bool is_recording() const { return lever_lanes_.is_busy(); }
+  /// Sets the file of `shardlens-record`; the one beside this program unless this is called.
+  void record_with(std::string program) { lever_lanes_.record_with(std::move(program)); }
   /// Replaces the state with that of a session file, and opens its recordings.
   void restore(const ViewState& state);
 
@@ -109,6 +119,12 @@ class Presenter {
   SceneInput input();
   void refresh();
   bool update_plans(std::chrono::milliseconds most);
+  bool update_levers(std::chrono::milliseconds most);
+  void add_run(Run run);
+  std::vector<std::string> lever_names() const;
+  Request run_levers();
+  void run_or_open(const std::vector<profiler::Lever>& levers);
+  void press_lever(const Area& area);
   void name_runs();
   void refresh_plan_warps();
   void refresh_hits();
@@ -150,6 +166,8 @@ class Presenter {
   std::vector<std::string> opened_without_;  // the runs that were closed then
   PlanLanes plan_lanes_;
   std::chrono::milliseconds patience_ = std::chrono::hours(1);
+  LeverLanes lever_lanes_;
+  std::chrono::milliseconds lever_patience_ = std::chrono::hours(1);
   std::vector<std::string> messages_;  // of files and of plans
   History history_;
   uint64_t generation_ = 0;  // changes with opened_ and its plans
@@ -177,6 +195,7 @@ class Presenter {
   Canvas canvas_;
   std::optional<ViewState> pictured_;
   uint64_t pictured_generation_ = 0;
+  uint64_t pictured_levers_ = 0;
   size_t pictured_runs_ = 0;
   int64_t pictures_made_ = 0;
 

@@ -12,6 +12,7 @@
 
 #include "viewer/model/alive_graph.h"
 #include "viewer/model/joined_warp.h"
+#include "viewer/model/levers/program_levers.h"
 #include "viewer/model/run.h"
 #include "viewer/model/search.h"
 #include "viewer/paint/picture.h"
@@ -99,6 +100,7 @@ struct SceneInput {
   const Warps& warps;
   const std::vector<JoinedWarp>& plan_warps;  // one for each run, of its joined plan
   const PlanNews& plan_news;
+  const ProgramLevers* levers;  // of the what-if panel's program; null if there is none
   const ViewState& state;
   const Facts& facts;
   const std::vector<SearchHits>& hits;       // one for each run, or none

@@ -139,6 +139,8 @@ void toggle_what_if(ViewState& state, const Facts& facts) {
     state.what_if.reset();
   } else if (facts.runs() > 0) {
     state.what_if = what_if_of(facts.focus_request);
+    const bool has_levers = what_if_kind_of(*state.what_if) == WhatIfKind::recording;
+    if (has_levers) state.what_if->recording = facts.focus_recording;
   }
 }
 
@@ -153,6 +155,11 @@ void keep_what_if(ViewState& state) {
 template <Control control, int direction>
 void turn_control(ViewState& state, const Facts& /*facts*/) {
   if (state.what_if) turn(*state.what_if, control, direction);
+}
+
+template <int direction>
+void turn_lever(ViewState& state, const Facts& facts) {
+  if (state.what_if) choose_lever(*state.what_if, facts.levers, direction);
 }
 
 constexpr int64_t kAlivePage = 10;  // rows
@@ -437,6 +444,18 @@ constexpr std::array kCommands = {
             [](S s, F) {
               if (s.what_if) s.what_if->config = s.what_if->base;
             }},
+    Command{"whatif.lever.next", "Alt+J", "What if", "Next lever of a recorded program",
+            turn_lever<1>},
+    Command{"whatif.lever.previous", "Alt+Shift+J", "What if", "Previous lever", turn_lever<-1>},
+    Command{"whatif.lever.mark", "Alt+X", "What if", "Mark the lever, to be run with others",
+            [](S s, F f) {
+              if (s.what_if) mark_lever(*s.what_if, f.levers);
+            }},
+    Command{"whatif.lever.run", "Alt+G", "What if",
+            "Record the program with the marked levers, or with the chosen one",
+            nullptr, Request::run_levers},
+    Command{"whatif.lever.stop", "Alt+Shift+G", "What if", "Stop recording with levers", nullptr,
+            Request::stop_levers},
     Command{"whatif.batch.more", "Alt+B", "What if", "Larger batch",
             turn_control<Control::batch, 1>},
     Command{"whatif.batch.less", "Alt+Shift+B", "What if", "Smaller batch",

@@ -29,6 +29,8 @@ enum class Request : uint8_t {
   copy_pick,
   copy_record_line,
   edit_pick,
+  run_levers,
+  stop_levers,
   palette,
   help,
   undo,

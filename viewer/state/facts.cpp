@@ -72,6 +72,7 @@ Facts facts_of(const std::vector<Run>& runs, const Warps& warps, const ViewState
   if (!runs.empty()) {
     const Run& focus = runs[std::min(state.focus, runs.size() - 1)];
     facts.focus_request = request_of(focus);
+    facts.focus_recording = focus.at_peak().path;
     facts.focus_rank = shown_rank(focus, state);
   }
   facts.order = lane_order(runs, state);

@@ -27,6 +27,8 @@ struct Facts {
   std::vector<std::vector<double>> steps_x;       // where steps begin, in order
   std::vector<double> hits_x;                     // of the search, in the focused run
   PlanRequest focus_request{};                    // the focused run's
+  std::string focus_recording{};                  // of its rank with the highest peak
+  std::vector<std::string> levers{};              // the what-if panel's rows
   std::vector<PickableBlock> pickable;            // in the focused run, the largest first
   size_t focus_rank = 0;                          // their rank, as an index in the run
   size_t tree_rows = 0;                           // in the tree's panel

@@ -14,6 +14,7 @@
 #include "base/process/command_line.h"
 #include "base/shown.h"
 #include "base/strict_json.h"
+#include "profiler/record/levers/levers.h"
 
 namespace shardlens::viewer {
 
@@ -244,21 +245,34 @@ TreeView tree_of(const Json& json) {
           .zoom = json.value("zoom", usual.zoom)};
 }
 
-Json what_if_json(const std::optional<WhatIfEdit>& what_if) {
+Json what_if_json(const std::optional<WhatIfEdit>& what_if, const std::string& folder) {
   if (!what_if) return nullptr;
+  const std::string& recording = what_if->recording;
   return {{"of", what_if->of},
           {"base", what_if->base},
           {"config", what_if->config},
-          {"gpu", what_if->gpu}};
+          {"gpu", what_if->gpu},
+          {"recording", recording.empty() ? "" : stored_path(recording, folder)},
+          {"levers", what_if->levers},
+          {"lever_row", what_if->lever_row}};
 }
 
-std::optional<WhatIfEdit> what_if_of_session(const Json& json) {
+std::optional<WhatIfEdit> what_if_of_session(const Json& json, const std::string& folder) {
   const auto at = json.find("what_if");
   if (at == json.end() || at->is_null()) return std::nullopt;
-  return WhatIfEdit{.of = at->at("of").get<std::string>(),
-                    .base = at->at("base").get<std::string>(),
-                    .config = at->at("config").get<std::string>(),
-                    .gpu = at->at("gpu").get<std::string>()};
+  WhatIfEdit what_if{.of = at->at("of").get<std::string>(),
+                     .base = at->at("base").get<std::string>(),
+                     .config = at->at("config").get<std::string>(),
+                     .gpu = at->at("gpu").get<std::string>()};
+  const std::string recording = at->value("recording", "");
+  if (!recording.empty()) what_if.recording = opened_path(recording, folder);
+  for (const Json& lever : at->value("levers", Json::array())) {
+    const auto text = lever.get<std::string>();
+    profiler::parse_levers(text);  // throws
+    toggle_lever(what_if, text);
+  }
+  what_if.lever_row = whole_or(*at, "lever_row", size_t{0});
+  return what_if;
 }
 
 Json json_of(const ViewState& state, const std::string& folder) {
@@ -299,7 +313,7 @@ Json json_of(const ViewState& state, const std::string& folder) {
           {"pick", pick_json(state.pick)},
           {"tree", tree_json(state.tree)},
           {"plans", plans_json(state.plans)},
-          {"what_if", what_if_json(state.what_if)}};
+          {"what_if", what_if_json(state.what_if, folder)}};
 }
 
 ViewState state_of(const Json& json, const std::string& folder) {
@@ -339,7 +353,7 @@ ViewState state_of(const Json& json, const std::string& folder) {
   state.plans = plans_of(json);
   if (json.contains("overview")) state.overview = overview_of(json.at("overview"));
   if (json.contains("lanes")) state.lanes = lanes_of(json.at("lanes"), state.plans, folder);
-  state.what_if = what_if_of_session(json);
+  state.what_if = what_if_of_session(json, folder);
   for (const Json& note : json.value("notes", Json::array())) {
     state.notes.push_back({note.at("x").get<double>(), note.at("text").get<std::string>(),
                            value_of(note, "alignment", state.alignment)});

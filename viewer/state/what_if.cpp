@@ -1,6 +1,7 @@
 #include "viewer/state/what_if.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -10,6 +11,7 @@
 #include "base/limits.h"
 #include "base/process/command_line.h"
 #include "base/strict_json.h"
+#include "profiler/record/levers/levers.h"
 
 namespace shardlens::viewer {
 
@@ -51,10 +53,24 @@ std::string text_at(const Json& json, std::string_view key, std::string_view usu
   return at->is_string() ? at->get<std::string>() : at->dump();
 }
 
-std::vector<std::string> command_of(const Json& json) {
+std::vector<std::string> words_of(const Json& json, const char* key) {
   std::vector<std::string> words;
-  for (const Json& word : json.value("command", Json::array())) {
+  for (const Json& word : json.value(key, Json::array())) {
     if (word.is_string()) words.push_back(word.get<std::string>());
+  }
+  return words;
+}
+
+std::vector<std::string> command_of(const Json& json) { return words_of(json, "command"); }
+
+/// Returns the flags of a recording besides those that a control changes or the device decides.
+std::vector<std::string> other_flags(const Json& json) {
+  constexpr std::array<std::string_view, 3> kOthers = {"--device", "--world", "--rank"};
+  const std::vector<std::string> flags = words_of(json, "flags");
+  std::vector<std::string> words;
+  for (size_t i = 0; i + 1 < flags.size(); i += 2) {
+    if (std::ranges::find(kOthers, flags[i]) != kOthers.end()) continue;
+    words.insert(words.end(), {flags[i], flags[i + 1]});
   }
   return words;
 }
@@ -118,6 +134,18 @@ std::string control_value(const std::string& config, Control control) {
 
 int64_t number_of(const std::string& text) { return std::strtoll(text.c_str(), nullptr, 10); }
 
+/// Returns the levers that the program was recorded with, and those that are marked.
+std::string levers_text_of(const Json& json, const std::vector<std::string>& marked) {
+  std::vector<std::string> all;
+  const Json pulled = json.value("levers", Json::object());
+  for (const auto& [name, value] : pulled.items()) {
+    const std::string text = value.is_string() ? value.get<std::string>() : "";
+    all.push_back(text.empty() ? name : name + "=" + text);
+  }
+  all.insert(all.end(), marked.begin(), marked.end());
+  return fmt::format("{}", fmt::join(all, ","));
+}
+
 void choose_in_program(Json& json, Control control, const std::string& word) {
   if (control == Control::world) {
     json["world"] = number_of(word);
@@ -150,9 +178,40 @@ std::string record_line(const WhatIfEdit& what_if) {
   if (device != "cuda" && world > 1 && !has_launcher(command_of(json))) {
     line += fmt::format(" --world {} --rank {}", world, whole_or(json, "solo_rank", int64_t{0}));
   }
+  for (const std::string& word : other_flags(json)) line += " " + shell_word(word);
+  const std::string levers = levers_text_of(json, what_if.levers);
+  if (!levers.empty()) line += " --with " + shell_word(levers);
   line += " --";
   for (const std::string& word : command_of(json)) line += " " + shell_word(word);
   return line;
+}
+
+void toggle_lever(WhatIfEdit& what_if, const std::string& lever) {
+  std::vector<std::string>& marked = what_if.levers;
+  if (std::erase(marked, lever) > 0) return;
+  const profiler::Lever wanted = profiler::parse_levers(lever).front();
+  std::erase_if(marked, [&](const std::string& other) {
+    return profiler::contradict(profiler::parse_levers(other).front(), wanted);
+  });
+  marked.push_back(lever);
+}
+
+void mark_lever(WhatIfEdit& what_if, const std::vector<std::string>& rows) {
+  if (what_if.lever_row >= rows.size() || rows[what_if.lever_row].empty()) return;
+  const std::string& row = rows[what_if.lever_row];
+  const std::vector<profiler::Lever> levers = profiler::parse_levers(row);
+  if (levers.size() == 1) return toggle_lever(what_if, row);
+  what_if.levers.clear();
+  for (const profiler::Lever& lever : levers) {
+    what_if.levers.push_back(profiler::lever_text(lever));
+  }
+}
+
+void choose_lever(WhatIfEdit& what_if, const std::vector<std::string>& rows, int direction) {
+  const auto count = static_cast<int64_t>(rows.size());
+  if (count == 0) return;
+  const auto now = static_cast<int64_t>(std::min(what_if.lever_row, rows.size() - 1));
+  what_if.lever_row = static_cast<size_t>((now + direction + count) % count);
 }
 
 std::string_view control_effect(Control control) {

@@ -19,6 +19,11 @@ struct WhatIfEdit {
   std::string config;  // the changed one
   std::string gpu;     // as in PlanRequest
 
+  // Of a recorded Python program.
+  std::string recording{};            // rankR.slp; empty: there are no levers
+  std::vector<std::string> levers{};  // that are marked, as "recompute=full"
+  size_t lever_row = 0;               // the chosen one of the panel's rows
+
   bool operator==(const WhatIfEdit&) const = default;
 };
 
@@ -47,8 +52,16 @@ enum class WhatIfKind : uint8_t { plan, recording, nothing };
 WhatIfKind what_if_kind_of(const WhatIfEdit& what_if);
 
 /// Returns the command line that records a program with the changes: another number of ranks, or
-/// another batch in the program's own arguments.
+/// another batch in the program's own arguments, and the marked levers.
 std::string record_line(const WhatIfEdit& what_if);
+
+/// Marks a lever, or takes the mark away. Marks of levers that contradict it go, too.
+void toggle_lever(WhatIfEdit& what_if, const std::string& lever);
+/// Does so for the chosen one of the panel's rows; a row with several levers takes the place of all
+/// marks.
+void mark_lever(WhatIfEdit& what_if, const std::vector<std::string>& rows);
+/// Chooses the next or the previous row.
+void choose_lever(WhatIfEdit& what_if, const std::vector<std::string>& rows, int direction);
 
 /// Returns in a line what a control changes.
 std::string_view control_effect(Control control);

@@ -1,4 +1,5 @@
-// Draws the what-if panel: a row for every control, and the plan's verdict.
+// Draws the what-if panel: a row for every control, and the plan's verdict; or, of a recorded
+// program, its levers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -107,30 +108,32 @@ void draw_controls(Scene& scene, const WhatIfEdit& what_if, Box& box) {
   }
 }
 
-/// Draws why a run cannot be planned, and what can be done instead.
-void draw_no_plan(Scene& scene, const WhatIfEdit& what_if, Box box) {
+/// Draws what can be changed about a recorded program: its levers, its batch and its ranks.
+void draw_program(Scene& scene, const WhatIfEdit& what_if, Box box) {
   Painter& paint = scene.paint;
-  const bool is_program = what_if_kind_of(what_if) == WhatIfKind::recording;
-  paint.text(box.take_top(paint.px(20)), is_program ? "No plan: record it again" : "No plan",
-             paint.colors.text, Style::strong);
-  const std::string why =
-      is_program ? "The program's own code decides what it allocates, so no plan can be made from "
-                   "this recording. It can be recorded again, without a GPU:"
-                 : "This recording does not say how it was made. `shardlens record` keeps the "
-                   "command, `shardlens train` the configuration.";
-  Box reason = box.take_top(paint.px(is_program ? 66 : 80));
-  paint.text_lines(reason, why, paint.colors.muted, Style::small);
-  if (!is_program) return;
   draw_controls(scene, what_if, box);
-  if (choices_of(what_if, Control::batch).words.empty()) {
+  const bool has_batch = !choices_of(what_if, Control::batch).words.empty();
+  if (!has_batch) {
     paint.text(box.take_top(paint.px(18)), "its arguments set no batch size", paint.colors.muted,
                Style::small);
   }
-  box.take_top(paint.px(6));
-  paint.text(box.take_top(paint.px(18)),
-             fmt::format("{} copies this command:", find_command("whatif.copy")->key),
-             paint.colors.muted, Style::small);
-  paint.text_lines(box, record_line(what_if), paint.colors.text, Style::small);
+  Box command = box.take_bottom(paint.px(66));
+  const std::string key(find_command("whatif.copy")->key);
+  paint.text(command.take_top(paint.px(18)), key + " copies this command:", paint.colors.muted,
+             Style::small);
+  paint.text_lines(command, record_line(what_if), paint.colors.text, Style::small);
+  if (scene.in.levers == nullptr) return;
+  draw_levers(scene, what_if, *scene.in.levers, box);
+}
+
+/// Draws why nothing can be asked about a run.
+void draw_no_plan(Scene& scene, Box box) {
+  Painter& paint = scene.paint;
+  paint.text(box.take_top(paint.px(20)), "No plan", paint.colors.text, Style::strong);
+  paint.text_lines(box,
+                   "This recording does not say how it was made. `shardlens record` keeps the "
+                   "command, `shardlens train` the configuration.",
+                   paint.colors.muted, Style::small);
 }
 
 }  // namespace
@@ -143,7 +146,8 @@ void draw_what_if(Scene& scene) {
   paint.card(card, paint.colors.card_edge);
   Box box = card.inset(paint.px(10));
   Box head = box.take_top(paint.px(20));
-  const bool is_plan = what_if_kind_of(*what_if) == WhatIfKind::plan;
+  const WhatIfKind kind = what_if_kind_of(*what_if);
+  const bool is_plan = kind == WhatIfKind::plan;
   if (is_plan) {
     paint.text_right(head.take_right(paint.px(96)), "Alt+K keeps it", paint.colors.muted,
                      Style::small);
@@ -151,7 +155,8 @@ void draw_what_if(Scene& scene) {
   paint.text(head, "What if", paint.colors.text, Style::strong);
   paint.text(box.take_top(paint.px(16)), is_plan ? request_of(*what_if).name : what_if->of,
              paint.colors.muted, Style::small);
-  if (!is_plan) return draw_no_plan(scene, *what_if, box);
+  if (kind == WhatIfKind::recording) return draw_program(scene, *what_if, box);
+  if (kind == WhatIfKind::nothing) return draw_no_plan(scene, box);
   draw_controls(scene, *what_if, box);
   box.take_top(paint.px(4));
   draw_verdict(scene, box);
