@@ -212,9 +212,37 @@ def check_placeholders(folder):
         expect(done.returncode == 2 and word in done.stderr, done.stderr)
 
 
+def check_viewed(folder):
+    """What-if in the viewer finds out which levers apply to a plain recording, and records it with one: with
+    the memory that `record --with` finds. What was recorded before is shown, and not run again."""
+    flags = ["--device", "null:l4", "--steps", "2"]
+    run = Recorded(folder, PYTHON, SCRIPT, "--batch", "256", flags=flags).expect(0)
+    script = pathlib.Path(folder) / "viewed.json"
+
+    def viewed(*commands):
+        done = shardlens("view", run.out, "--do", ",".join(("whatif", *commands)), "--report", script)
+        expect(done.returncode == 0, done.stderr)
+        return [one["name"] for one in json.loads(script.read_text())["strategies"]]
+
+    variant = run.out / "with" / "optimizer=fused"
+    names = viewed("whatif.lever.run", "whatif.lever.run")
+    log = variant / "log.txt"
+    expect(names == ["run", "optimizer=fused"], [names, log.read_text() if log.exists() else ""])
+    facts = json.loads((run.out / "with" / "as_it_is" / "profiles" / "rank0.json").read_text())
+    expect(facts["lever_sites"] and _counted(run.out) == _counted(run.out / "with" / "as_it_is"), facts)
+    broken = ["whatif.lever.previous"] * 2 + ["whatif.lever.run"]  # not applicable: nothing is run
+    expect(viewed(*broken) == ["run"], facts)
+    made = log.stat().st_mtime_ns
+    expect(viewed("whatif.lever.run") == names and log.stat().st_mtime_ns == made, names)
+    again = pathlib.Path(folder) / "again"
+    again.mkdir()
+    by_hand = Recorded(again, PYTHON, SCRIPT, "--batch", "256", flags=[*flags, "--with", "optimizer=fused"])
+    expect(_common(report_of(variant)) == _common(report_of(by_hand.expect(0).out)), facts["verdict"])
+
+
 QUICK = [check_placeholders, check_no_python, check_failing]
 LONG = [*QUICK, check_ignored, check_never, check_solved, check_advised, check_broken, check_early, check_forked,
-        check_unforkable, check_timed]
+        check_unforkable, check_timed, check_viewed]
 
 
 def main():
