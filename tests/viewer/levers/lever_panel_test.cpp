@@ -85,6 +85,8 @@ TEST_CASE("the panel lists the levers that apply, with the peaks that are known"
   programs.add_variant("recompute=full", 40);
   programs.add_variant("recompute=full,empty-cache", 30);
   programs.add_variant("optimizer=single", 90000);
+  programs.add_variant("model-dtype=bf16", 50,
+                       [](auto& one) { one.facts["verdict"]["exit_code"] = 4; });
   Panel panel(programs);
   const Words rows = panel.rows();
   CHECK(Words(rows.begin(), rows.begin() + 8) ==
@@ -94,6 +96,7 @@ TEST_CASE("the panel lists the levers that apply, with the peaks that are known"
   CHECK(panel.shows("as recorded 130.00 MiB of 1.00 GiB"));
   CHECK(panel.shows("70.00 MiB, -60.00 MiB"));  // 40 and 20 reserved more, 10 beside
   CHECK(panel.shows("60.00 MiB, -70.00 MiB"));
+  CHECK(panel.shows("80.00 MiB, with retries"));
   CHECK(panel.shows("87.92 GiB: does not fit"));
   CHECK(panel.shows("set-to-none"));
   CHECK(panel.shows("does not apply"));

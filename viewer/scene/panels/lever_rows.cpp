@@ -60,6 +60,9 @@ Act act_of(const Scene& scene, const ProgramLevers& levers, const LeverRow& row)
   std::string text = bytes_text(row.verdict.device_bytes());
   const auto change = levers.change_bytes(row);
   if (!levers.fits(row)) return {text + ": does not fit", colors.more};
+  if (row.verdict.exit_code == profiler::kFitsWithRetries) {
+    return {text + ", with retries", colors.warning};
+  }
   if (!change) return {text, colors.text};
   return {fmt::format("{}, {}", text, words_of_change(*change)), color_of_change(colors, *change)};
 }
