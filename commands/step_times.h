@@ -8,8 +8,8 @@
 
 #include "profiler/commands/commands.h"
 #include "profiler/exchange/export_perfetto.h"
-#include "profiler/record/predicted_time.h"
 #include "profiler/record/record_options.h"
+#include "profiler/record/time/predicted_time.h"
 
 namespace shardlens {
 

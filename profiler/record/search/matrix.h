@@ -11,8 +11,8 @@
 #include "profiler/compare/diff.h"
 #include "profiler/record/search/part.h"
 #include "profiler/record/search/recipes.h"
-#include "profiler/record/search/time_change.h"
 #include "profiler/record/search/variants.h"
+#include "profiler/record/time/time_change.h"
 
 namespace shardlens::profiler {
 

@@ -12,11 +12,11 @@
 #include "profiler/record/accounts.h"
 #include "profiler/record/judged_rank.h"
 #include "profiler/record/levers/lever_sites.h"
-#include "profiler/record/predicted_time.h"
 #include "profiler/record/python_program.h"
 #include "profiler/record/record_options.h"
 #include "profiler/record/recorded_run.h"
 #include "profiler/record/recorder_files.h"
+#include "profiler/record/time/predicted_time.h"
 
 namespace shardlens::profiler {
 

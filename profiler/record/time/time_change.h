@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "profiler/record/predicted_time.h"
+#include "profiler/record/time/predicted_time.h"
 
 namespace shardlens::profiler {
 

@@ -1,4 +1,4 @@
-#include "profiler/record/search/time_change.h"
+#include "profiler/record/time/time_change.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "profiler/record/predicted_time.h"
+#include "profiler/record/time/predicted_time.h"
 
 #include <fmt/format.h>
 
