@@ -52,6 +52,12 @@ bool Callers::is_in_forward(uint32_t label) const {
   return false;
 }
 
+std::string Callers::operator_of(uint32_t label) const {
+  const uint32_t innermost = stacks_.innermost_frame(label);
+  if (innermost == 0 || stacks_.frames[innermost].file != 0) return {};
+  return text(stacks_.frames[innermost].function);
+}
+
 std::string Callers::caller_of(uint32_t label) const {
   bool has_maker = false;  // seen: the program's innermost frame, which the label names
   uint32_t caller = 0;

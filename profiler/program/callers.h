@@ -19,6 +19,8 @@ class Callers {
   /// Returns the program's line that called the outermost `forward` on the label's stack, or
   /// without one the function that allocated, as "train.py:20 step". Returns "" if none is known.
   std::string caller_of(uint32_t label) const;
+  /// Returns the innermost operator on the label's stack, "aten::_softmax"; "" if none is known.
+  std::string operator_of(uint32_t label) const;
   /// True if a `forward` is on the label's stack.
   bool is_in_forward(uint32_t label) const;
 

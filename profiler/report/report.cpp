@@ -42,19 +42,25 @@ class Names {
     });
     std::vector<NamedAllocation> tensors;
     tensors.reserve(live.size());
-    std::map<uint32_t, std::string> callers;
-    const auto caller_of = [&](uint32_t label) {
-      const auto [found, is_new] = callers.try_emplace(label);
-      if (is_new) found->second = callers_.caller_of(label);
+    struct Origin {
+      std::string caller;
+      std::string operation;
+    };
+    std::map<uint32_t, Origin> origins;
+    const auto origin_of = [&](uint32_t label) -> const Origin& {
+      const auto [found, is_new] = origins.try_emplace(label);
+      if (is_new) found->second = {callers_.caller_of(label), callers_.operator_of(label)};
       return found->second;
     };
     for (const LiveAllocation& one : live) {
+      const Origin& origin = origin_of(one.label);
       tensors.push_back({.given_bytes = one.given_bytes,
                          .asked_bytes = one.asked_bytes,
                          .category = one.category,
                          .label = label(one.label),
                          .name = label(one.name),
-                         .caller = caller_of(one.label),
+                         .caller = origin.caller,
+                         .operation = origin.operation,
                          .action_id = one.action,
                          .action = action(one.phase, one.action),
                          .age_steps = step_now - one.step,

@@ -121,6 +121,27 @@ std::string line_of_most(const Evidence& e, Category category) {
   return {};
 }
 
+/// True for what a softmax keeps for backward, unless it is one over the vocabulary.
+bool is_of_softmax(const Evidence& e, const NamedAllocation& block) {
+  return block.category == Category::activation && block.operation.ends_with("_softmax") &&
+         vocabulary_of(e, block) == 0;
+}
+
+/// Returns the largest result of a softmax; null if there is none.
+const NamedAllocation* largest_of_softmax(const Evidence& e) {
+  const auto found = std::ranges::find_if(
+      e.blocks, [&](const NamedAllocation& block) { return is_of_softmax(e, block); });
+  return found == e.blocks.end() ? nullptr : &*found;
+}
+
+int64_t softmax_bytes(const Evidence& e) {
+  int64_t bytes = 0;
+  for (const NamedAllocation& block : e.blocks) {
+    if (is_of_softmax(e, block)) bytes += block.given_bytes;
+  }
+  return bytes;
+}
+
 /// Returns the row of the largest checkpoint that is loaded and on the GPU.
 std::optional<PlaceTotal> largest_checkpoint(const Evidence& e) {
   const std::vector<PlaceTotal> rows = place_totals(e.blocks);
@@ -443,6 +464,14 @@ constexpr auto kRules = std::to_array<Rule>({
                ? "torch.nn.functional.linear_cross_entropy computes head and loss in chunks"
                : "compute head and loss for some of the tokens at a time, under "
                  "torch.utils.checkpoint.checkpoint");
+     }},
+    {"fused_attention", false, [](const Evidence& e) { return if_much(e, softmax_bytes(e)); },
+     [](const Evidence& e) { return grows(e) || evaluates_with_graph(e) || e.is_before_steps; },
+     [](const Evidence& e, const std::string& bytes) {
+       return fmt::format(
+           "{} of results of softmax, most made{}, are kept for backward: if they are attention "
+           "scores, torch.nn.functional.scaled_dot_product_attention keeps none",
+           bytes, at(place_of(largest_of_softmax(e)->label)));
      }},
     {"recompute", false, [](const Evidence& e) { return if_largest(e, Category::activation); },
      [](const Evidence& e) {

@@ -152,6 +152,10 @@ def check_step_in_backward(folder):
     check_change(folder, "step_in_backward")
 
 
+def check_fused_attention(folder):
+    check_change(folder, "fused_attention", says=(r"of results of softmax, most made at wasteful.py:\d+",))
+
+
 def check_recompute(folder):
     check_change(folder, "recompute")
 
@@ -237,6 +241,6 @@ if __name__ == "__main__":
     long = (check_kept_from_last_step, check_loaded_checkpoint, check_evaluation_without_no_grad,
             check_deferred_reduction, check_shared_graph_pool, check_fewer_graphed_callables,
             check_meta_init, check_fsdp_units, check_reshard_after_forward, check_shard_over_ranks,
-            check_bucket_view, check_offload_state, check_step_in_backward, check_recompute,
-            check_chunked_loss, check_other_streams, check_offloaded, check_pinned_is_not_touched)
+            check_bucket_view, check_offload_state, check_step_in_backward, check_fused_attention,
+            check_recompute, check_chunked_loss, check_other_streams, check_offloaded, check_pinned_is_not_touched)
     sys.exit(run_cases({"quick": quick, "long": long}.get(sys.argv[1], quick)))

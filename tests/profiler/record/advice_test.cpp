@@ -229,6 +229,26 @@ constexpr auto kNamesCheckpoint = [](AdviceEvidence& e) {
   e.blocks.back().name = "loaded checkpoint";
 };
 
+std::vector<Situation> softmax_situations() {
+  const auto scores = [](Situation one, const char* operation = "aten::_softmax") {
+    return one.has(Category::activation, 30).with([=](AdviceEvidence& e) {
+      e.blocks.back().operation = operation;
+    });
+  };
+  return {
+      scores({"attention scores", {"fused_attention", "recompute"}}),
+      scores({"attention scores that are computed again", {"fused_attention", "smaller_batch"}})
+          .uses({"recompute"}),
+      scores({"attention without its scores", {"recompute"}}, "aten::_flash_attention_forward"),
+      scores({"attention scores of a growing program", {"growth"}}).with([](AdviceEvidence& e) {
+        e.growth = Growth{.bytes_per_step = 65e6, .places = {{.label = "train.py:9 forward"}}};
+      }),
+      scores({"a softmax over the vocabulary", {"chunked_loss"}}).with([](AdviceEvidence& e) {
+        e.blocks.back().asked_bytes = 4096 * kVocabulary;
+      }),
+  };
+}
+
 std::vector<Situation> loaded_situations() {
   const auto loaded = [](Situation one) {
     return one.has(Category::checkpoint_staging, 10, "train.py:8 main");
@@ -379,8 +399,9 @@ std::vector<Situation> reserved_situations() {
 
 std::vector<Situation> all_situations() {
   std::vector<Situation> all;
-  for (auto& part : {state_situations(), sharded_situations(), gradient_situations(),
-                     activation_situations(), loaded_situations(), reserved_situations()}) {
+  for (auto& part :
+       {state_situations(), sharded_situations(), gradient_situations(), activation_situations(),
+        softmax_situations(), loaded_situations(), reserved_situations()}) {
     all.insert(all.end(), part.begin(), part.end());
   }
   for (Situation& one : all) {
