@@ -28,9 +28,9 @@ struct TimelinePoint {
 struct PeakTensor {
   int64_t bytes = 0;
   Category category{};
-  std::string label;
+  std::string label = {};
   uint32_t innermost_frame = 0;  // of its stack, in EventSource::stacks; 0: none
-  Place place;                   // of its allocation
+  Place place = {};              // of its allocation
   int64_t begin_ns = 0;
   int64_t end_ns = 0;
 };
