@@ -29,7 +29,7 @@ std::vector<Recipe> recipes_in(const MatrixOptions& options) {
 }
 
 int run(const MatrixOptions& options) {
-  const Matrix matrix = run_matrix(options, recipes_in(options), replays_of, times_with);
+  const Matrix matrix = run_matrix(options, recipes_in(options), replays_of, times_to_compare_with);
   print_output(options.prints_json ? matrix_json(options, matrix) : matrix_text(options, matrix));
   if (!options.markdown.empty()) write_text(options.markdown, matrix_markdown(options, matrix));
   if (options.updates) update_baseline(options, matrix);

@@ -92,12 +92,19 @@ std::vector<profiler::SimulatedSlice> slices_of(const profiler::WorkTrace& trace
   }
 }
 
-/// A recording's trace of work, and the GPU whose time is asked for.
-struct TimedRecording {
+/// A recording's trace of work, and what its time is predicted with.
+struct RecordedWork {
   int32_t rank = 0;
   const Gpu& gpu;
-  planner::StepTime time;
+  profiler::WorkTrace trace;
+  std::optional<planner::TimeCalibration> calibration;
 };
+
+RecordedWork work_of(const std::string& path, const profiler::TimeRequest& request) {
+  const profiler::Header header = profiler::Reader(path).header();
+  const Gpu& gpu = gpu_for(request, path, header);
+  return {header.rank, gpu, trace_of(path), calibration_of(request.calibration, gpu)};
+}
 
 std::vector<profiler::TimePart> parts_of(const planner::StepTime& time) {
   std::vector<profiler::TimePart> parts;
@@ -107,31 +114,67 @@ std::vector<profiler::TimePart> parts_of(const planner::StepTime& time) {
   return parts;
 }
 
-TimedRecording timed(const std::string& path, const profiler::TimeRequest& request) {
-  const profiler::Header header = profiler::Reader(path).header();
-  const Gpu& gpu = gpu_for(request, path, header);
-  const profiler::WorkTrace trace = trace_of(path);
-  const auto calibration = calibration_of(request.calibration, gpu);
-  return {header.rank, gpu, planner::step_time(trace, gpu, options_of(request, calibration))};
+std::string event_times_of(const RecordedWork& work, const profiler::TimeRequest& request) {
+  const planner::StepTimeOptions options = options_of(request, work.calibration);
+  return request.json ? json_text(planner::event_times_json(work.trace, work.gpu, options))
+                      : planner::event_times_text(work.trace, work.gpu, options);
 }
 
-std::string event_times_of(const std::string& path, const profiler::TimeRequest& request) {
-  const Gpu& gpu = gpu_for(request, path, profiler::Reader(path).header());
-  const profiler::WorkTrace trace = trace_of(path);
-  const auto calibration = calibration_of(request.calibration, gpu);
-  const planner::StepTimeOptions options = options_of(request, calibration);
-  return request.json ? json_text(planner::event_times_json(trace, gpu, options))
-                      : planner::event_times_text(trace, gpu, options);
+/// Returns the step's time on a host that takes `host` times as long as the recorded one.
+planner::StepTime time_on(double host, const RecordedWork& work) {
+  return planner::step_time(work.trace, work.gpu, options_of({.host = host}, work.calibration));
+}
+
+profiler::PredictedTime time_of_work(const RecordedWork& work) {
+  const planner::StepTime time = time_on(1, work);
+  if (time.seconds <= 0) return {.why = "the trace has no work of a GPU"};
+  return {.seconds = time.seconds,
+          .text = planner::time_with_band(time),
+          .error = time.error,
+          .tokens_a_second = time.batch.tokens / time.seconds,
+          .samples_a_second = time.batch.samples / time.seconds,
+          .basis = planner::basis_of(time),
+          .doubts = time.doubts,
+          .parts = parts_of(time)};
+}
+
+/// Returns the time, also on a faster and on a slower host, which takes two more simulations.
+profiler::PredictedTime time_to_compare(const RecordedWork& work) {
+  profiler::PredictedTime time = time_of_work(work);
+  if (!time.is_known()) return time;
+  time.fast_host_seconds = time_on(1 - profiler::kHostNoise, work).seconds;
+  time.slow_host_seconds = time_on(1 + profiler::kHostNoise, work).seconds;
+  return time;
+}
+
+using TimeOfWork = profiler::PredictedTime (*)(const RecordedWork&);
+
+/// Returns the time of a recording, or why it cannot be predicted.
+profiler::PredictedTime predicted(const std::string& path, const std::string& calibration,
+                                  TimeOfWork time_of) {
+  try {
+    return time_of(work_of(path, {.calibration = calibration}));
+  } catch (const std::exception& error) {
+    return {.why = error.what()};
+  }
+}
+
+/// Throws if the calibration cannot be used.
+profiler::PredictTime times_by(const profiler::RecordOptions& options, TimeOfWork time_of) {
+  const std::string calibration = options.calibration;
+  calibration_of(calibration, find_gpu(options.device.gpu));
+  return [=](const std::string& path) { return predicted(path, calibration, time_of); };
 }
 
 }  // namespace
 
 std::string step_time_of(const std::string& path, const profiler::TimeRequest& request) {
-  if (request.of_events) return event_times_of(path, request);
-  const TimedRecording found = timed(path, request);
-  if (!request.json) return planner::step_time_text(found.time, found.gpu);
-  nlohmann::ordered_json json = planner::step_time_json(found.time, found.gpu);
-  json["rank"] = found.rank;
+  const RecordedWork work = work_of(path, request);
+  if (request.of_events) return event_times_of(work, request);
+  const planner::StepTime time = time_on(request.host, work);
+  if (!request.json) return planner::step_time_text(time, work.gpu);
+  nlohmann::ordered_json json = planner::step_time_json(time, work.gpu);
+  json["rank"] = work.rank;
   return json_text(json);
 }
 
@@ -178,34 +221,15 @@ std::optional<profiler::SimulatedStep> simulated_step_of(const std::string& path
 }
 
 profiler::PredictTime times_with(const profiler::RecordOptions& options) {
-  const std::string calibration = options.calibration;
-  calibration_of(calibration, find_gpu(options.device.gpu));
-  return [calibration](const std::string& path) { return predicted_time_of(path, calibration); };
+  return times_by(options, time_of_work);
+}
+
+profiler::PredictTime times_to_compare_with(const profiler::RecordOptions& options) {
+  return times_by(options, time_to_compare);
 }
 
 profiler::PredictedTime predicted_time_of(const std::string& path, const std::string& calibration) {
-  try {
-    const Gpu& gpu = gpu_of(path, profiler::Reader(path).header());
-    const profiler::WorkTrace trace = trace_of(path);
-    const auto measured = calibration_of(calibration, gpu);
-    const auto time_with = [&](double host) {
-      return planner::step_time(trace, gpu, options_of({.host = host}, measured));
-    };
-    const planner::StepTime time = time_with(1);
-    if (time.seconds <= 0) return {.why = "the trace has no work of a GPU"};
-    return {.seconds = time.seconds,
-            .text = planner::time_with_band(time),
-            .error = time.error,
-            .tokens_a_second = time.batch.tokens / time.seconds,
-            .samples_a_second = time.batch.samples / time.seconds,
-            .basis = planner::basis_of(time),
-            .doubts = time.doubts,
-            .fast_host_seconds = time_with(1 - profiler::kHostNoise).seconds,
-            .slow_host_seconds = time_with(1 + profiler::kHostNoise).seconds,
-            .parts = parts_of(time)};
-  } catch (const std::exception& error) {
-    return {.why = error.what()};
-  }
+  return predicted(path, calibration, time_of_work);
 }
 
 }  // namespace shardlens

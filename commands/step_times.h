@@ -34,5 +34,7 @@ profiler::PredictedTime predicted_time_of(const std::string& path, const std::st
 /// Returns predicted_time_of() with the calibration that the options name. Throws
 /// std::invalid_argument if that cannot be used, before any program runs.
 profiler::PredictTime times_with(const profiler::RecordOptions& options);
+/// Returns the same with the times on a faster and a slower host, to be compared with others.
+profiler::PredictTime times_to_compare_with(const profiler::RecordOptions& options);
 
 }  // namespace shardlens

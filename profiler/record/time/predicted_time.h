@@ -29,8 +29,8 @@ struct PredictedTime {
   std::string basis = {};       // "cold", "calibrated"
   std::string why = {};         // it cannot be predicted
   std::vector<std::string> doubts = {};
-  double fast_host_seconds = 0;  // the same if the host takes less time, by kHostNoise
-  double slow_host_seconds = 0;  // more time
+  double fast_host_seconds = 0;  // if the host takes less time, by kHostNoise; 0: not asked for
+  double slow_host_seconds = 0;  // the same for more time
   std::vector<TimePart> parts = {};
 
   bool is_known() const { return seconds > 0; }
