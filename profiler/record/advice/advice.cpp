@@ -93,23 +93,29 @@ int64_t vocabulary_of(const Evidence& e, const NamedAllocation& block) {
   return found == e.uses.vocabularies.end() ? 0 : *found;
 }
 
-/// Returns the largest activation whose size depends on the vocabulary.
-const NamedAllocation* largest_logits(const Evidence& e) {
-  const auto found = std::ranges::find_if(
-      e.blocks, [&](const NamedAllocation& block) { return vocabulary_of(e, block) != 0; });
+using IsBlock = bool (*)(const Evidence&, const NamedAllocation&);
+
+/// Returns the largest block of a kind; null if there is none.
+const NamedAllocation* largest_block(const Evidence& e, IsBlock is_it) {
+  const auto found =
+      std::ranges::find_if(e.blocks, [&](const NamedAllocation& block) { return is_it(e, block); });
   return found == e.blocks.end() ? nullptr : &*found;
 }
 
-int64_t logits_bytes(const Evidence& e) {
+/// Returns the bytes of all blocks of a kind.
+int64_t bytes_of_blocks(const Evidence& e, IsBlock is_it) {
   int64_t bytes = 0;
-  for (const NamedAllocation& block : e.blocks) {
-    if (vocabulary_of(e, block) != 0) bytes += block.given_bytes;
-  }
+  for (const NamedAllocation& block : e.blocks) bytes += is_it(e, block) ? block.given_bytes : 0;
   return bytes;
 }
 
+/// True for an activation whose size depends on the vocabulary.
+bool is_of_logits(const Evidence& e, const NamedAllocation& block) {
+  return vocabulary_of(e, block) != 0;
+}
+
 bool are_logits_most(const Evidence& e) {
-  return 2 * logits_bytes(e) > e.bytes_of(Category::activation);
+  return 2 * bytes_of_blocks(e, is_of_logits) > e.bytes_of(Category::activation);
 }
 
 /// Returns the line that made the most memory of a category, in a program that makes it in lines.
@@ -124,22 +130,7 @@ std::string line_of_most(const Evidence& e, Category category) {
 /// True for what a softmax keeps for backward, unless it is one over the vocabulary.
 bool is_of_softmax(const Evidence& e, const NamedAllocation& block) {
   return block.category == Category::activation && block.operation.ends_with("_softmax") &&
-         vocabulary_of(e, block) == 0;
-}
-
-/// Returns the largest result of a softmax; null if there is none.
-const NamedAllocation* largest_of_softmax(const Evidence& e) {
-  const auto found = std::ranges::find_if(
-      e.blocks, [&](const NamedAllocation& block) { return is_of_softmax(e, block); });
-  return found == e.blocks.end() ? nullptr : &*found;
-}
-
-int64_t softmax_bytes(const Evidence& e) {
-  int64_t bytes = 0;
-  for (const NamedAllocation& block : e.blocks) {
-    if (is_of_softmax(e, block)) bytes += block.given_bytes;
-  }
-  return bytes;
+         !is_of_logits(e, block);
 }
 
 /// Returns the row of the largest checkpoint that is loaded and on the GPU.
@@ -263,7 +254,8 @@ constexpr auto kRules = std::to_array<Rule>({
      }},
     {"loaded_checkpoint", true,
      [](const Evidence& e) {
-       return largest_checkpoint(e) ? if_much(e, largest_checkpoint(e)->given_bytes) : 0;
+       const auto checkpoint = largest_checkpoint(e);
+       return checkpoint ? if_much(e, checkpoint->given_bytes) : 0;
      },
      [](const Evidence& e) { return !e.uses.has("load_state_dict"); },
      [](const Evidence& e, const std::string& bytes) {
@@ -452,26 +444,30 @@ constexpr auto kRules = std::to_array<Rule>({
            bytes, at_use(e, "ddp"));
      }},
     {"chunked_loss", false,
-     [](const Evidence& e) { return are_logits_most(e) ? if_much(e, logits_bytes(e)) : 0; },
+     [](const Evidence& e) {
+       return are_logits_most(e) ? if_much(e, bytes_of_blocks(e, is_of_logits)) : 0;
+     },
      [](const Evidence& e) {
        return grows(e) || evaluates_with_graph(e) || autocast_undoes_sharding(e);
      },
      [](const Evidence& e, const std::string& bytes) {
        return fmt::format(
            "{} grow with the vocabulary of {}, most{}: {}", bytes,
-           vocabulary_of(e, *largest_logits(e)), at(place_of(largest_logits(e)->label)),
+           vocabulary_of(e, *largest_block(e, is_of_logits)),
+           at(place_of(largest_block(e, is_of_logits)->label)),
            is_version_at_least(e.pytorch, 15)
                ? "torch.nn.functional.linear_cross_entropy computes head and loss in chunks"
                : "compute head and loss for some of the tokens at a time, under "
                  "torch.utils.checkpoint.checkpoint");
      }},
-    {"fused_attention", false, [](const Evidence& e) { return if_much(e, softmax_bytes(e)); },
+    {"fused_attention", false,
+     [](const Evidence& e) { return if_much(e, bytes_of_blocks(e, is_of_softmax)); },
      [](const Evidence& e) { return grows(e) || evaluates_with_graph(e) || e.is_before_steps; },
      [](const Evidence& e, const std::string& bytes) {
        return fmt::format(
            "{} of results of softmax, most made{}, are kept for backward: if they are attention "
            "scores, torch.nn.functional.scaled_dot_product_attention keeps none",
-           bytes, at(place_of(largest_of_softmax(e)->label)));
+           bytes, at(place_of(largest_block(e, is_of_softmax)->label)));
      }},
     {"recompute", false, [](const Evidence& e) { return if_largest(e, Category::activation); },
      [](const Evidence& e) {
