@@ -67,9 +67,7 @@ const std::string& operator_of(const profiler::WorkTrace& trace, const ListedEve
   return trace.strings[trace.calls[trace.work_of(trace.items[event.item]).call].name];
 }
 
-std::string_view basis_with(const StepTimeOptions& options) {
-  return options.calibration != nullptr ? "calibrated" : "cold";
-}
+std::string_view basis_word(bool is_calibrated) { return is_calibrated ? "calibrated" : "cold"; }
 
 /// Null if it is not known what a step trains on.
 nlohmann::json a_second(double count, const StepTime& time) {
@@ -88,7 +86,7 @@ std::vector<std::pair<std::string_view, double>> step_parts(const StepTime& time
   return parts;
 }
 
-std::string basis_of(const StepTime& time) { return time.is_calibrated ? "calibrated" : "cold"; }
+std::string basis_of(const StepTime& time) { return std::string(basis_word(time.is_calibrated)); }
 
 std::string step_time_text(const StepTime& time, const Gpu& gpu) {
   if (time.seconds <= 0) return "step time: the recording has no trace of work\n";
@@ -148,9 +146,10 @@ std::string event_times_text(const profiler::WorkTrace& trace, const Gpu& gpu,
                              const StepTimeOptions& options) {
   constexpr size_t kMostShown = 40;
   const std::vector<ListedEvent> events = events_of(trace, gpu, options);
-  std::string text = fmt::format(
-      "{} events, as predicted on {}, {}\n  {:>10} {:>7} {:>14} {:>14}  within\n", events.size(),
-      gpu.display_name, basis_with(options), "item", "stream", "happens, ms", "later by, ms");
+  std::string text =
+      fmt::format("{} events, as predicted on {}, {}\n  {:>10} {:>7} {:>14} {:>14}  within\n",
+                  events.size(), gpu.display_name, basis_word(options.calibration != nullptr),
+                  "item", "stream", "happens, ms", "later by, ms");
   for (size_t i = 0; i < std::min(events.size(), kMostShown); ++i) {
     const double before = i == 0 ? 0 : events[i - 1].seconds;
     text += fmt::format("  {:>10} {:>7} {:>14.4f} {:>14.4f}  {}\n", events[i].item,
@@ -163,8 +162,9 @@ std::string event_times_text(const profiler::WorkTrace& trace, const Gpu& gpu,
 
 nlohmann::ordered_json event_times_json(const profiler::WorkTrace& trace, const Gpu& gpu,
                                         const StepTimeOptions& options) {
-  nlohmann::ordered_json json = {
-      {"gpu", gpu.name}, {"basis", basis_with(options)}, {"events", nlohmann::json::array()}};
+  nlohmann::ordered_json json = {{"gpu", gpu.name},
+                                 {"basis", basis_word(options.calibration != nullptr)},
+                                 {"events", nlohmann::json::array()}};
   for (const ListedEvent& event : events_of(trace, gpu, options)) {
     json["events"].push_back({{"item", event.item},
                               {"stream", trace.items[event.item].stream},

@@ -21,11 +21,7 @@ using profiler::WorkTrace;
 
 namespace {
 
-OperatorInput tensor_of(std::vector<int64_t> sizes, NumberType type = NumberType::fp32) {
-  return {.type = type, .tensors = 1, .sizes = std::move(sizes)};
-}
-
-std::vector<OperatorInput> two_tensors() { return {tensor_of({1 << 24}), tensor_of({1 << 24})}; }
+std::vector<OperatorInput> two_tensors() { return {tensor({1 << 24}), tensor({1 << 24})}; }
 
 /// A trace that asks at random for kernels, events, waits and graphs on three streams.
 class RandomTrace {
@@ -120,7 +116,7 @@ TEST_CASE("the time between events is that of the work between them", "[planner]
 
 TEST_CASE("equal calls of attention take as long each", "[planner][time]") {
   const Gpu& gpu = find_gpu("h100");
-  const OperatorInput head = tensor_of({4, 32, 4096, 128}, NumberType::bf16);
+  const OperatorInput head = tensor({4, 32, 4096, 128}, NumberType::bf16);
   const auto seconds_of = [&](int calls) {
     TraceWriter writer;
     const uint32_t record = writer.piece({.kind = WorkKind::event_record});

@@ -28,10 +28,6 @@ using profiler::WorkTrace;
 
 namespace {
 
-OperatorInput tensor(std::vector<int64_t> sizes, NumberType type = NumberType::fp32) {
-  return {.type = type, .tensors = 1, .sizes = std::move(sizes)};
-}
-
 OperatorInput list(int64_t numbers, uint32_t tensors = 2) {
   return {.type = NumberType::fp32, .tensors = tensors, .sizes = {numbers}};
 }

@@ -10,6 +10,11 @@
 
 namespace shardlens::tests {
 
+inline profiler::OperatorInput tensor(std::vector<int64_t> sizes,
+                                      profiler::NumberType type = profiler::NumberType::fp32) {
+  return {.type = type, .tensors = 1, .sizes = std::move(sizes)};
+}
+
 inline profiler::OperatorCall call_of(std::vector<profiler::OperatorInput> inputs) {
   profiler::OperatorCall call;
   call.inputs = std::move(inputs);
