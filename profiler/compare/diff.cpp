@@ -45,7 +45,7 @@ Side side_of(const RankReport& report) {
             .last_step = 0,
             .ran_out_of_memory = report.out_of_memory_count > 0,
             .has_shards = has_shards(report.header),
-            .levers = pulled_levers_text(report.header),
+            .levers = pulled_levers_text(report.header.config),
             .judgement = report.judgement,
             .bands = report.bands};
   if (report.steps.empty()) return side;

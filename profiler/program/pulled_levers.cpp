@@ -4,8 +4,8 @@
 
 namespace shardlens::profiler {
 
-std::vector<std::string> pulled_levers(const Header& header) {
-  const auto json = find_json(header.config);
+std::vector<std::string> pulled_levers(const std::string& config) {
+  const auto json = find_json(config);
   if (!json || !json->is_object()) return {};
   const auto levers = json->find("levers");
   if (levers == json->end() || !levers->is_object()) return {};
@@ -17,9 +17,9 @@ std::vector<std::string> pulled_levers(const Header& header) {
   return pulled;
 }
 
-std::string pulled_levers_text(const Header& header) {
+std::string pulled_levers_text(const std::string& config) {
   std::string text;
-  for (const std::string& lever : pulled_levers(header)) text += (text.empty() ? "" : ",") + lever;
+  for (const std::string& lever : pulled_levers(config)) text += (text.empty() ? "" : ",") + lever;
   return text;
 }
 

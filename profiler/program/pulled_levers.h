@@ -4,15 +4,13 @@
 #include <string>
 #include <vector>
 
-#include "profiler/recording/profile.h"
-
 namespace shardlens::profiler {
 
-/// Returns {"optimizer=fused", "recompute=full"} as the header's configuration names them; none if
+/// Returns {"optimizer=fused", "recompute=full"} as a header's configuration names them; none if
 /// the program was recorded as it is.
-std::vector<std::string> pulled_levers(const Header& header);
+std::vector<std::string> pulled_levers(const std::string& config);
 
 /// Returns "optimizer=fused,recompute=full", as --with takes it; "" without levers.
-std::string pulled_levers_text(const Header& header);
+std::string pulled_levers_text(const std::string& config);
 
 }  // namespace shardlens::profiler

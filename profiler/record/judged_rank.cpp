@@ -78,7 +78,7 @@ std::vector<JudgedRank> judge(const RecordOptions& options, const RecordedRun& r
 }
 
 std::string verdict_text(const JudgedRank& rank) {
-  const std::string levers = pulled_levers_text(rank.report.header);
+  const std::string levers = pulled_levers_text(rank.report.header.config);
   const std::string changed = levers.empty() ? "" : "with " + levers + ": ";
   std::string text = fmt::format("{}: {}{}\n", rank.report.source, changed, rank.verdict.line);
   if (const auto& comparison = rank.comparison) {

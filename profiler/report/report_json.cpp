@@ -337,7 +337,7 @@ Json rank_json(const RankReport& rank) {
       {"device", rank.header.device},
       {"gpu", rank.header.gpu},
       {"notice", rank.header.notice},
-      {"levers", pulled_levers(rank.header)},
+      {"levers", pulled_levers(rank.header.config)},
       {"source", rank.source},
       {"judgement", judgement_json(rank.judgement)},
       {"peak",

@@ -535,7 +535,7 @@ std::string rank_text(const RankReport& rank) {
   }
   std::string text = title_of(rank) + "\n";
   if (!rank.header.notice.empty()) text += row("notice", shown(rank.header.notice));
-  const std::string levers = pulled_levers_text(rank.header);
+  const std::string levers = pulled_levers_text(rank.header.config);
   if (!levers.empty()) text += row("levers", shown(levers));
   text += judgement_rows(rank.judgement);
   const bool is_device = rank.main == Space::device;

@@ -11,6 +11,7 @@
 #include "base/limits.h"
 #include "base/process/command_line.h"
 #include "base/strict_json.h"
+#include "profiler/program/pulled_levers.h"
 #include "profiler/record/levers/levers.h"
 
 namespace shardlens::viewer {
@@ -135,14 +136,9 @@ std::string control_value(const std::string& config, Control control) {
 int64_t number_of(const std::string& text) { return std::strtoll(text.c_str(), nullptr, 10); }
 
 /// Returns the levers that the program was recorded with, and those that are marked.
-std::string levers_text_of(const Json& json, const std::vector<std::string>& marked) {
-  std::vector<std::string> all;
-  const Json pulled = json.value("levers", Json::object());
-  for (const auto& [name, value] : pulled.items()) {
-    const std::string text = value.is_string() ? value.get<std::string>() : "";
-    all.push_back(text.empty() ? name : name + "=" + text);
-  }
-  all.insert(all.end(), marked.begin(), marked.end());
+std::string all_levers_text(const WhatIfEdit& what_if) {
+  std::vector<std::string> all = profiler::pulled_levers(what_if.config);
+  all.insert(all.end(), what_if.levers.begin(), what_if.levers.end());
   return fmt::format("{}", fmt::join(all, ","));
 }
 
@@ -179,7 +175,7 @@ std::string record_line(const WhatIfEdit& what_if) {
     line += fmt::format(" --world {} --rank {}", world, whole_or(json, "solo_rank", int64_t{0}));
   }
   for (const std::string& word : other_flags(json)) line += " " + shell_word(word);
-  const std::string levers = levers_text_of(json, what_if.levers);
+  const std::string levers = all_levers_text(what_if);
   if (!levers.empty()) line += " --with " + shell_word(levers);
   line += " --";
   for (const std::string& word : command_of(json)) line += " " + shell_word(word);

@@ -19,7 +19,7 @@ struct WhatIfEdit {
   std::string config;  // the changed one
   std::string gpu;     // as in PlanRequest
 
-  // Of a recorded Python program.
+  // These belong to a recorded Python program.
   std::string recording{};            // rankR.slp; empty: there are no levers
   std::vector<std::string> levers{};  // that are marked, as "recompute=full"
   size_t lever_row = 0;               // the chosen one of the panel's rows

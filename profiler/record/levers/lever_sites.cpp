@@ -11,7 +11,7 @@ namespace shardlens::profiler {
 
 namespace {
 
-// What processes write down about levers.
+// The words with which processes write down facts about levers.
 constexpr std::string_view kActs = "lever";
 constexpr std::string_view kCannot = "lever_cannot";
 

@@ -46,7 +46,7 @@ class LeverPrograms {
     ::chmod(record().c_str(), 0755);
   }
 
-  /// What a program says in which recompute, empty-cache, optimizer and model-dtype act.
+  /// The account of a program in which recompute, empty-cache, optimizer and model-dtype act.
   static nlohmann::json sites() {
     auto all = nlohmann::json::array();
     for (const char* lever : {"recompute", "empty-cache", "optimizer", "model-dtype"}) {

@@ -103,7 +103,7 @@ TEST_CASE("the panel lists the levers that apply, with the peaks that are known"
   CHECK(panel.shows("train.py:7"));  // where the chosen one acts
   CHECK(panel.names() == Words{"run"});
   CHECK(programs.asked().empty());
-  // What is known comes in as a lane without being run.
+  // A known peak comes in as a lane without being run.
   panel.run("recompute=full");
   CHECK(panel.names() == Words{"run", "recompute=full"});
   panel.run("recompute=full");
@@ -330,7 +330,7 @@ TEST_CASE("a recording that cannot be run here says why, and nothing is started"
     panel.press("empty-cache", Area::Kind::lever_act);
     CHECK(programs.asked().empty());
     CHECK(panel.shows("not known"));
-    // What was recorded before can be shown nevertheless.
+    // An earlier recording can be shown nevertheless.
     CHECK(panel.names() == Words{"run", "recompute=full"});
   }
 }
