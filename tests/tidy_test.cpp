@@ -330,6 +330,27 @@ Faults text_faults(const SourceFile& file) {
   return faults;
 }
 
+/// The name of a Python constant that the line gives a value, as in "LAYERS = 8"; else "".
+std::string constant_set_by(const std::string& line) {
+  const size_t end = line.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789");
+  const bool is_set = end != std::string::npos && end > 0 && line.substr(end).starts_with(" = ");
+  return is_set ? line.substr(0, end) : "";
+}
+
+/// A constant that is set again changes what every function above it reads.
+Faults constant_faults(const SourceFile& file) {
+  if (!file.path.ends_with(".py")) return {};
+  Faults faults;
+  Names names;
+  for (const std::string& line : lines_of(file.text)) {
+    const std::string name = constant_set_by(line);
+    if (!name.empty() && !names.insert(name).second) {
+      faults.push_back(file.path + ": " + name + " is set twice");
+    }
+  }
+  return faults;
+}
+
 template <typename Rule>
 std::string faults_of_repository(const Rule& rule) {
   std::string all;
@@ -393,6 +414,12 @@ TEST_CASE("the repository's folders are small") {
 
 TEST_CASE("the repository holds nothing unfinished, conditional or tied to one machine") {
   CHECK(faults_of_repository(text_faults) == "");
+}
+
+TEST_CASE("the repository's Python constants are set once") {
+  CHECK(faults_of_repository(constant_faults) == "");
+  CHECK(constant_faults({"a.py", "A = 1\nB = 2\nif A:\n    A = 3\n"}).empty());
+  CHECK(constant_faults({"a.py", "A = 1\nA = 2\n"}).size() == 1);
 }
 
 TEST_CASE("an include edge outside the table is a fault") {

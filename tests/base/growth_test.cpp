@@ -207,13 +207,20 @@ int64_t bytes_below(const fs::path& path) {
   return bytes;
 }
 
-/// The beginning of the name is the name of the case.
+/// The least of three readings: other programs only add to the time. The beginning of the name is
+/// the name of the case.
 tests::ReaderCost measure(const ReaderCase& reader, int64_t items, int64_t& bytes) {
   const tests::TemporaryFolder folder;
   const std::string path = folder.file(reader.name.substr(0, reader.name.find(',')));
   reader.make(path, items);
   bytes = bytes_below(path);
-  return tests::cost_of([&] { reader.read(path); });
+  const auto read = [&] { reader.read(path); };
+  tests::ReaderCost least = tests::cost_of(read);
+  for (int i = 1; i < 3 && !least.is_ended; ++i) {
+    const tests::ReaderCost again = tests::cost_of(read);
+    if (again.is_ended || again.cpu_s < least.cpu_s) least = again;
+  }
+  return least;
 }
 
 }  // namespace

@@ -240,7 +240,7 @@ def check_matrix_of_40(folder):
 
 
 # Steps of products, after which the host pauses. Memory is the same for any number of them.
-STEPS = """
+PACED_STEPS = """
 import time, torch
 a, b = torch.empty(2, 8192, 8192, device="cuda", dtype=torch.bfloat16)
 optimizer = torch.optim.SGD([torch.nn.Parameter(torch.empty(64, device="cuda"))])
@@ -259,7 +259,7 @@ def check_matrix_times(folder):
                                for name in ("gpu", "host")})
 
     def write(name, products, pause_s):
-        text = STEPS.replace("PRODUCTS", str(products)).replace("PAUSE_S", str(pause_s))
+        text = PACED_STEPS.replace("PRODUCTS", str(products)).replace("PAUSE_S", str(pause_s))
         (folder / f"{name}.py").write_text(text)
 
     write("gpu", 100, 0)
