@@ -4,6 +4,7 @@
 
 #include "base/strict_json.h"
 #include "planner/config/options.h"
+#include "planner/time/time_report.h"
 
 namespace shardlens::planner {
 
@@ -79,13 +80,13 @@ Json ranks_json(const std::vector<RankPlan>& ranks) {
   return json;
 }
 
-Json what_ifs_json(const std::vector<WhatIf>& what_ifs) {
+Json what_ifs_json(const std::vector<WhatIf>& what_ifs, std::string_view basis) {
   Json json = Json::array();
   for (const WhatIf& what_if : what_ifs) {
     json.push_back({{"change", what_if.change},
                     {"device_bytes", what_if.device_bytes},
                     {"step_time_ratio", what_if.step_time_ratio},
-                    {"step_time_basis", "data sheets"},
+                    {"step_time_basis", basis},
                     {"compute_time_ratio", what_if.compute_time_ratio}});
   }
   return json;
@@ -138,7 +139,9 @@ std::string plan_json(const Plan& plan) {
         {"device_bytes",
          plan.expandable_segments_fit ? Json(plan.expandable_device_bytes) : Json(nullptr)}}},
       {"step_seconds", plan.step_seconds},
-      {"what_if", what_ifs_json(plan.what_ifs)},
+      {"step_time",
+       plan.step_time ? step_time_json(*plan.step_time, find_gpu(plan.gpu)) : Json(nullptr)},
+      {"what_if", what_ifs_json(plan.what_ifs, planned_basis(plan.step_time.has_value()))},
       {"solve", solution_json(plan.solution)}};
   // A model file's path need not be UTF-8.
   return json_text(json);

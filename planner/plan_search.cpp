@@ -19,6 +19,7 @@
 #include "planner/config/options.h"
 #include "planner/parallel.h"
 #include "planner/prepared_run.h"
+#include "planner/time/time_report.h"
 
 namespace shardlens::planner {
 
@@ -185,7 +186,10 @@ class Search {
 
   void time(Candidate& candidate, const Config& config) const {
     try {
-      candidate.step_seconds = cost_of(prepared(config)).seconds;
+      const PreparedRun run = prepared(config);
+      candidate.step_time = time_of(run);
+      candidate.step_seconds =
+          candidate.step_time ? candidate.step_time->seconds : cost_of(run).seconds;
     } catch (const std::invalid_argument& error) {
       candidate.rejected = error.what();
     }
@@ -289,6 +293,7 @@ SearchResult search_strategies(const Config& config, const std::vector<std::stri
   const models::ModelSpec spec = spec_of(config);
   target.data = find_data(spec, config);
   SearchResult result;
+  result.gpu = target.gpu;
   result.budget_bytes = budget_bytes.value_or(*target.capacity_bytes);
   const std::vector<Config> configs = candidates_of(config, given);
   result.candidates.resize(configs.size());
@@ -308,7 +313,9 @@ std::string search_json(const SearchResult& result) {
     front.push_back(
         {{"flags", candidate.flags},
          {"device_bytes", candidate.device_bytes},
-         {"step_time_basis", "data sheets"},
+         {"step_time_basis", planned_basis(result.gpu != nullptr)},
+         {"step_time",
+          candidate.step_time ? step_time_json(*candidate.step_time, *result.gpu) : Json(nullptr)},
          {"relative_step_time", candidate.step_seconds / result.front_candidate(0).step_seconds},
          {"config", Json::parse(to_json(candidate.config))}});
   }
@@ -328,14 +335,17 @@ std::string search_text(const SearchResult& result) {
   std::string text =
       fmt::format("{} of {} strategies are worth considering within {}\n\n", result.front.size(),
                   result.candidates.size(), bytes_text(result.budget_bytes));
-  if (!result.front.empty()) text += fmt::format("  {:>12}  {:>9}  flags\n", "memory", "step time");
+  if (!result.front.empty())
+    text += fmt::format("  {:>12}  {:>16}  flags\n", "memory", "step time");
   for (size_t i = 0; i < result.front.size(); ++i) {
     const Candidate& candidate = result.front_candidate(i);
-    text += fmt::format("  {:>12}  {:>8.2f}x  {}\n", bytes_text(candidate.device_bytes),
-                        candidate.step_seconds / result.front_candidate(0).step_seconds,
-                        candidate.flags);
+    const double ratio = candidate.step_seconds / result.front_candidate(0).step_seconds;
+    text += fmt::format(
+        "  {:>12}  {:>16}  {}\n", bytes_text(candidate.device_bytes),
+        candidate.step_time ? time_with_band(*candidate.step_time) : fmt::format("{:.2f}x", ratio),
+        candidate.flags);
   }
-  if (!result.front.empty()) text += fmt::format("  in doubt: {}\n", kRoughTimes);
+  if (!result.front.empty()) text += planned_basis_text(result.gpu != nullptr);
   text += "\nthe others (--json has each)\n";
   std::map<std::string, int> kinds;
   for (const Candidate& candidate : result.candidates) {

@@ -1,5 +1,5 @@
 // Tries every strategy of a product of flags and keeps those that fit in a budget: the Pareto front
-// of memory against the cost model's time per step. For every other strategy it keeps the reason
+// of memory against the predicted time of a step. For every other strategy it keeps the reason
 // why it is not on the front.
 //
 // Flags that were given, or are not at their default, stay as they are: the user has chosen them.
@@ -18,13 +18,15 @@ namespace shardlens::planner {
 struct Candidate {
   Config config;  // ready for train
   std::string flags;
-  int64_t device_bytes = 0;  // only for those on the front
-  double step_seconds = 0;   // 0: it cannot be run
-  Problem rejected;          // why; nothing: it is on the front
+  int64_t device_bytes = 0;             // only for those on the front
+  double step_seconds = 0;              // 0: it cannot be run
+  std::optional<StepTime> step_time{};  // only on a GPU
+  Problem rejected;                     // why; nothing: it is on the front
 };
 
 struct SearchResult {
   int64_t budget_bytes = 0;
+  const Gpu* gpu = nullptr;  // null: the CPU
   std::vector<Candidate> candidates;
   std::vector<size_t> front;  // of candidates, the fastest first
 

@@ -8,7 +8,8 @@
 
 #include "base/check.h"
 #include "base/units.h"
-#include "planner/cost_model.h"
+#include "planner/cost/planned_time.h"
+#include "planner/time/time_report.h"
 
 namespace shardlens::planner {
 
@@ -118,7 +119,7 @@ std::string what_ifs_text(const Plan& plan) {
     text += fmt::format("  {:>12}  {:<50} {}\n", bytes_text(what_if.device_bytes), what_if.change,
                         change_of_time(what_if));
   }
-  return text + fmt::format("  in doubt: {}\n", kRoughTimes);
+  return text + planned_basis_text(plan.step_time.has_value());
 }
 
 std::string solution_text(const Plan& plan) {
@@ -172,6 +173,7 @@ std::string plan_text(const Plan& plan) {
     text += fmt::format("  host memory: {} pinned, {} other\n", bytes_text(plan.pinned_bytes),
                         bytes_text(plan.host_bytes));
   }
+  if (plan.step_time) text += step_time_text(*plan.step_time, find_gpu(plan.gpu));
   text += fmt::format("\nat the peak: {}\n", place_of(plan.at_peak.moment));
   text += categories_text(plan.at_peak);
   text += "\nlargest tensors at the peak\n" + largest_text(plan.at_peak);

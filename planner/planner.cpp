@@ -185,7 +185,8 @@ void describe(Plan& plan, const PreparedRun& run) {
   }
   plan.outside = run.outside;
   plan.capacity_bytes = run.target.capacity_bytes;
-  plan.step_seconds = cost_of(run).seconds;
+  plan.step_time = time_of(run);
+  plan.step_seconds = plan.step_time ? plan.step_time->seconds : cost_of(run).seconds;
 }
 
 void take_peaks(Plan& plan, const PreparedRun& run, const Simulation& simulation) {

@@ -25,6 +25,7 @@
 #include "planner/simulate/allocator/peak_bands.h"
 #include "planner/simulate/allocator/settings.h"
 #include "planner/simulate/simulation.h"
+#include "planner/time/step_time.h"
 #include "profiler/recording/profile.h"
 
 namespace shardlens::planner {
@@ -131,7 +132,8 @@ struct Plan {
   /// another one.
   std::vector<std::string> verdict_doubts;
 
-  double step_seconds = 0;  // by the cost model
+  std::optional<StepTime> step_time;  // nothing on a CPU
+  double step_seconds = 0;            // on a CPU only to compare with those of other plans
   std::vector<WhatIf> what_ifs;
   std::optional<PlanSolution> solution;
 };

@@ -147,12 +147,16 @@ RunResult simulate(const PreparedRun& run, const AllocatorSettings& settings,
 }
 
 StepCost cost_of(const PreparedRun& run) {
-  return step_cost(run.spec, run.config, run.train, rates_of(run.target.gpu, run.config.threads));
+  return step_cost(run.spec, run.config, run.train, run.target.gpu);
+}
+
+std::optional<StepTime> time_of(const PreparedRun& run) {
+  if (run.target.gpu == nullptr) return std::nullopt;
+  return planned_time(cost_of(run), run.spec, run.config, run.train, *run.target.gpu);
 }
 
 StepCost evaluation_cost_of(const PreparedRun& run) {
-  return step_cost(run.spec, run.config, run.evaluate,
-                   rates_of(run.target.gpu, run.config.threads));
+  return step_cost(run.spec, run.config, run.evaluate, run.target.gpu);
 }
 
 int64_t device_bytes(const PreparedRun& run, const SimulatedPeak& peak) {

@@ -4,12 +4,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "models/spec.h"
 #include "planner/config/checkpointing.h"
 #include "planner/config/training_data.h"
-#include "planner/cost_model.h"
+#include "planner/cost/planned_time.h"
 #include "planner/outside_memory.h"
 #include "planner/plan_target.h"
 #include "planner/schedule/schedule.h"
@@ -57,6 +58,8 @@ RunResult simulate(const PreparedRun& run, const AllocatorSettings& settings,
                    int64_t capacity_bytes = kUnlimitedBytes);
 
 StepCost cost_of(const PreparedRun& run);
+/// Returns the time of a training step on a GPU; nothing on a CPU.
+std::optional<StepTime> time_of(const PreparedRun& run);
 StepCost evaluation_cost_of(const PreparedRun& run);
 
 /// Returns the reserved bytes of the peak plus memory outside the allocator.

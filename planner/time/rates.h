@@ -1,5 +1,4 @@
-// The rates of GPUs: those of data sheets, and the parts of them that kernels reach. The costs of
-// this folder rest on both; planner/cost_model.h needs only the former.
+// The rates of GPUs: those of data sheets, and the parts of them that kernels reach.
 #pragma once
 
 #include <cstdint>

@@ -148,14 +148,6 @@ double peak_flops_of(const WorkTrace& trace, const Gpu& gpu, const Rounds& round
   return (most == 0 ? rates.half_tflops : tflops) * 1e12;
 }
 
-double error_of(const StepTime& result, const Errors& errors) {
-  double sum = result.waiting_for_host * errors.host;
-  for (size_t i = 0; i < kWorkClasses; ++i) sum += result.by_class[i] * errors.by_class[i];
-  // Waits for other ranks are as uncertain as the rest of the step.
-  const double own = result.seconds - result.waiting_for_ranks;
-  return own > 0 ? sum / own : 0;
-}
-
 bool has_measured_links(const WorkTrace& trace, const Gpu& gpu) {
   return std::ranges::all_of(trace.communicators, [&gpu](const auto& communicator) {
     const RankLayout ranks = ranks_of(communicator);
@@ -167,15 +159,7 @@ bool has_measured_links(const WorkTrace& trace, const Gpu& gpu) {
 constexpr std::array<std::string_view, 7> kComparedGpus = {"a100-40", "a100-80", "a800",   "h100",
                                                            "h200",    "rtx4090", "v100-16"};
 
-void add_doubts(const WorkTrace& trace, const Gpu& gpu, const Rounds& rounds, StepTime& result) {
-  if (!result.is_measured && !result.is_calibrated) {
-    result.doubts.push_back("no product of matrices on " + std::string(gpu.display_name) +
-                            " was checked: its times are scaled from another GPU");
-  }
-  if (std::ranges::find(kComparedGpus, gpu.name) == kComparedGpus.end()) {
-    result.doubts.push_back("no step that others measured on " + std::string(gpu.display_name) +
-                            " was compared");
-  }
+void add_doubts(const WorkTrace& trace, const Rounds& rounds, StepTime& result) {
   if (!rounds.are_steps && !rounds.are_alike) {
     result.doubts.push_back("nothing repeats: this is the time of all that was recorded");
   } else if (!rounds.are_alike) {
@@ -208,6 +192,27 @@ void add_calibration_doubts(const TimeCalibration& calibration, StepTime& result
 
 }  // namespace
 
+double error_of(const StepTime& time, const Gpu& gpu, bool has_measured_links,
+                const TimeCalibration* calibration) {
+  const Errors errors = errors_on(gpu, has_measured_links, calibration);
+  double sum = time.waiting_for_host * errors.host;
+  for (size_t i = 0; i < kWorkClasses; ++i) sum += time.by_class[i] * errors.by_class[i];
+  // Waits for other ranks are as uncertain as the rest of the step.
+  const double own = time.seconds - time.waiting_for_ranks;
+  return own > 0 ? sum / own : 0;
+}
+
+void add_doubts_of(const Gpu& gpu, StepTime& time) {
+  const std::string name(gpu.display_name);
+  if (!time.is_measured && !time.is_calibrated) {
+    time.doubts.push_back("no product of matrices on " + name +
+                          " was checked: its times are scaled from another GPU");
+  }
+  if (std::ranges::find(kComparedGpus, gpu.name) == kComparedGpus.end()) {
+    time.doubts.push_back("no step that others measured on " + name + " was compared");
+  }
+}
+
 StepTime time_of_tasks(const WorkTrace& trace, const Gpu& gpu, const StepTimeOptions& options,
                        const StepTasks& step, std::span<const TaskTimes> times) {
   StepTime result;
@@ -231,9 +236,9 @@ StepTime time_of_tasks(const WorkTrace& trace, const Gpu& gpu, const StepTimeOpt
   result.peak_flops = peak_flops_of(trace, gpu, rounds);
   result.is_measured = has_measured_products(gpu);
   result.is_calibrated = options.calibration != nullptr;
-  result.error =
-      error_of(result, errors_on(gpu, has_measured_links(trace, gpu), options.calibration));
-  add_doubts(trace, gpu, rounds, result);
+  result.error = error_of(result, gpu, has_measured_links(trace, gpu), options.calibration);
+  add_doubts_of(gpu, result);
+  add_doubts(trace, rounds, result);
   if (options.calibration != nullptr) add_calibration_doubts(*options.calibration, result);
   return result;
 }

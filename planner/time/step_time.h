@@ -51,6 +51,14 @@ struct StepTime {
   double used_flops() const { return seconds > 0 ? flops / seconds / peak_flops : 0; }
 };
 
+/// Returns by how much nine of ten such times are wrong at most, as a part, from the errors of what
+/// they go to: see [Note: error bands].
+double error_of(const StepTime& time, const Gpu& gpu, bool has_measured_links,
+                const TimeCalibration* calibration = nullptr);
+
+/// Adds what is in doubt about every time on a GPU.
+void add_doubts_of(const Gpu& gpu, StepTime& time);
+
 /// Returns the time of the tasks of a step, which the simulation gave these times.
 StepTime time_of_tasks(const profiler::WorkTrace& trace, const Gpu& gpu,
                        const StepTimeOptions& options, const StepTasks& step,

@@ -160,8 +160,8 @@ TEST_CASE("a control's tooltip says what it would give, and it then gives that")
   panel_text(presenter);
   const int64_t peak = presenter.runs().back().at_peak().lane.peak().max_bytes;
   CHECK(text.find("peak " + bytes_text(peak) + ", +") != std::string::npos);
-  CHECK(text.find("% step time by the cost model\nfits: ") != std::string::npos);
-  CHECK(panel_text(presenter).find("ms, by the cost model") != std::string::npos);
+  CHECK(text.find("% predicted step time\nfits: ") != std::string::npos);
+  CHECK(panel_text(presenter).find(" %, predicted, cold") != std::string::npos);
 }
 
 }  // namespace shardlens::viewer

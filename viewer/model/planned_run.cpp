@@ -15,6 +15,7 @@
 #include "planner/config/options.h"
 #include "planner/plan_text.h"
 #include "planner/planner.h"
+#include "planner/time/time_report.h"
 #include "viewer/model/lane_builder.h"
 
 namespace shardlens::viewer {
@@ -81,7 +82,8 @@ Outlook outlook_of(const planner::Plan& plan) {
           .device_bytes = plan.device_bytes,
           .capacity_bytes = plan.capacity_bytes.value_or(0),
           .headroom_bytes = plan.headroom_bytes.value_or(0),
-          .step_seconds = plan.step_seconds};
+          .step_seconds = plan.step_seconds,
+          .step_time = plan.step_time ? planner::time_with_band(*plan.step_time) : ""};
 }
 
 }  // namespace

@@ -53,7 +53,8 @@ struct Outlook {
   int64_t device_bytes = 0;
   int64_t capacity_bytes = 0;
   int64_t headroom_bytes = 0;
-  double step_seconds = 0;  // by the cost model; 0: unknown
+  double step_seconds = 0;  // predicted; 0: unknown
+  std::string step_time{};  // with its band: "84.2 ms +-25 %"; "" on a CPU
 };
 
 struct Run {

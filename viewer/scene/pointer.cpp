@@ -444,7 +444,7 @@ std::string Presenter::outcome_of(const Area& area) {
     const auto& shown = plan_lanes_.news().run;
     const double now = shown ? opened_.runs[*shown].outlook->step_seconds : 0;
     const std::string time = now > 0 && turned_to.step_seconds > 0
-                                 ? fmt::format(", {:+.0f} % step time by the cost model",
+                                 ? fmt::format(", {:+.0f} % predicted step time",
                                                100 * (turned_to.step_seconds / now - 1))
                                  : "";
     return fmt::format("\n{}: peak {}{}\n{}", answer.run->name,

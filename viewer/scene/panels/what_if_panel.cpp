@@ -84,10 +84,10 @@ void draw_verdict(Scene& scene, Box box) {
   paint.fill(bar, paint.colors.grid, paint.px(3));
   paint.fill({bar.x, bar.y, bar.w * static_cast<float>(std::min(1.0, used)), bar.h},
              outlook.fits ? paint.colors.less : paint.colors.more, paint.px(3));
-  if (outlook.step_seconds > 0) {
+  if (!outlook.step_time.empty()) {
     paint.text(box.take_top(paint.px(16)),
-               fmt::format("a step of {:.4g} ms, by the cost model", 1e3 * outlook.step_seconds),
-               paint.colors.muted, Style::small);
+               fmt::format("a step of {}, predicted, cold", outlook.step_time), paint.colors.muted,
+               Style::small);
   }
   paint.text_lines(box, outlook.verdict, paint.colors.text, Style::small);
 }
