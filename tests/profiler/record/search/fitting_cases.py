@@ -4,9 +4,8 @@ were to be tried, run one by one, none that costs less fits.
 
     fitting_cases.py long [PROGRAM...]
 
-It prints a row for each program: what it takes, in GiB, the first row of the answer and what it takes, how
-many sets were run and in which time, and the memory of the host that the largest process took. recorded.py
-says which Python runs the programs; those that name an environment of tests/programs are skipped without it.
+It prints a row of the table in docs/levers.md for each program. recorded.py says which Python runs the
+scripts; the other programs are run by environments of tests/programs, and skipped without them.
 """
 
 import concurrent.futures
@@ -36,7 +35,8 @@ KINDS = (("optimizer=fused", "optimizer=single", "bucket-view", "expandable-segm
 
 @dataclasses.dataclass(frozen=True)
 class Edit:
-    """Holds the edits of the script, arguments and settings that one would write instead of a lever."""
+    """Holds the edits of the script, or of a command without one, arguments and settings that one would
+    write instead of a lever."""
 
     edits: tuple = ()
     added: tuple = ()
@@ -49,36 +49,66 @@ SEGMENTS = Edit(environment=(("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:Tr
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    script: str  # of scripts/
+    """A command whose `words` in braces are replaced: {python}, {script}, {work}, an empty folder, {site}
+    and {bin}, the folders of the environment's packages and programs, and {inputs}, that of what a script
+    of tests/programs/inputs has made."""
+
     flags: tuple
     fit: str
     levers: dict  # by name: the edit
+    script: str = ""  # of scripts/
     before: tuple = ()
     given: tuple = ()
-    environment: str = ""  # of tests/programs; else recorded.py says which Python runs it
+    words: tuple = ("{python}", "{script}")
+    environment: str = ""  # of tests/programs
+    inputs: str = ""
 
     @property
-    def python(self):
-        return FOLDER / self.environment / "bin" / "python" if self.environment else PYTHON
+    def home(self):
+        return FOLDER / self.environment if self.environment else None
 
     @property
     def why_not(self):
         """Returns why the program cannot be run here, or None."""
-        is_there = pathlib.Path(self.python).exists()
-        return None if is_there else f"{self.python} is missing; `make test-programs` makes it"
+        is_there = self.home is None or (self.home / ".made").exists()
+        return None if is_there else f"{self.home} is missing; `make test-programs` makes it"
 
-    def version(self, levers):
-        edits = [self.levers[lever] for lever in levers]
-        return Version(self.script, (*self.given, *(word for one in edits for word in one.added)),
-                       (*self.before, *(pair for one in edits for pair in one.edits)),
-                       tuple(pair for one in edits for pair in one.environment))
+    def settings(self, levers=()):
+        offline = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+        path = {"PATH": f"{self.home / 'bin'}:{os.environ['PATH']}"} if self.home else {}
+        own = {name: value for lever in levers for name, value in self.levers[lever].environment}
+        return (offline | path if self.home else {}) | own
 
     def command(self, folder, levers=()):
-        version = self.version(levers)
+        """Writes what the program needs into a folder, and returns its command."""
         folder.mkdir(exist_ok=True)
-        script = folder / pathlib.Path(self.script).name
-        script.write_text(version.text())
-        return [self.python, script, *version.arguments]
+        edits = [self.levers[lever] for lever in levers]
+        changes = (*self.before, *(pair for one in edits for pair in one.edits))
+        given = (*self.given, *(word for one in edits for word in one.added))
+        python = self.home / "bin" / "python" if self.home else PYTHON
+        names = {"python": python, "work": folder}
+        if self.home:
+            names |= {"bin": self.home / "bin", "site": next(self.home.glob("lib/python3.*/site-packages"))}
+        if self.inputs:
+            names["inputs"] = self.made_inputs(python, folder.parent / "inputs")
+        if self.script:
+            names["script"] = folder / pathlib.Path(self.script).name
+            names["script"].write_text(Version(self.script, edits=changes).text())
+            changes = ()
+        return [replaced(word, changes).format_map(names) for word in (*self.words, *given)]
+
+    def made_inputs(self, python, folder):
+        if not folder.exists():
+            folder.mkdir()
+            script = TESTS / "programs" / "inputs" / f"{self.inputs}.py"
+            subprocess.run([python, script, folder], check=True, capture_output=True)
+        return folder
+
+
+def replaced(text, changes):
+    for old, new in changes:
+        text = text.replace(old, new)
+    return text
 
 
 def on_ranks(gpu, world):
@@ -96,21 +126,24 @@ ZERO = ("torch.optim.AdamW(model.parameters()",
         "__import__('torch.distributed.optim').distributed.optim.ZeroRedundancyOptimizer("
         "model.parameters(), optimizer_class=torch.optim.AdamW")
 
+# torchtitan's own policies, and TRL's own flags.
+TITAN = {f"recompute={value}": Edit((("checkpoint:none", f"checkpoint:{value}"),)) for value in ("full", "selective")}
 DENOISED = "model(noisy, times, return_dict=False)[0]"
 
 PROGRAMS = {
     "vit": Program(
-        "tutorial.py", on_ranks("l4", 4), "2700MiB",
+        on_ranks("l4", 4), "2700MiB",
         {"recompute=full": Edit((WRAPPED,)),
          "optimizer=fused": Edit((("lr=1e-3)", "lr=1e-3, fused=True)"),)),
          "offload=parameters": Edit((ON_HOST,), ("--offload",)),
          "expandable-segments": SEGMENTS},
+        "tutorial.py",
         before=(("width=128, heads=2", "width=1024, heads=16"), ("width=128, layers=10", "width=1024, layers=24"),
                 ("kernel_size=7, stride=7", "kernel_size=14, stride=14"), ("1, 17, width", "1, 257, width"),
                 ("1, 28, 28", "1, 224, 224")),
         given=("--batch", "32")),
     "ddp": Program(
-        "transformer.py", on_ranks("l4", 4), "1000MiB",
+        on_ranks("l4", 4), "1000MiB",
         {"recompute=full": Edit(added=("--checkpoint-activations",)),
          "recompute=every:2": Edit((EVERY_SECOND,), ("--checkpoint-activations",)),
          "optimizer=fused": Edit(added=("--optimizer", "fused")),
@@ -118,16 +151,38 @@ PROGRAMS = {
          "zero-redundancy": Edit((ZERO,)),
          "activations=host": Edit((around(CALL, SAVE),)),
          "autocast=bf16": Edit((around(CALL, BF16),))},
-        given=("--strategy", "ddp")),
+        "transformer.py", given=("--strategy", "ddp")),
     "unet": Program(
-        "levers/unet.py", ("--device", "null:l4"), "l4",
+        ("--device", "null:l4"), "l4",
         {"recompute=full": Edit(((".cuda()\n    scheduler", ".cuda()\n    model.enable_gradient_checkpointing()\n"
                                   "    scheduler"),)),
          "optimizer=fused": Edit((("lr=1e-4)", "lr=1e-4, fused=True)"),)),
          "empty-cache": Edit((("optimizer.step()", "optimizer.step()\n        torch.cuda.empty_cache()"),)),
          "autocast=bf16": Edit(((f"predicted = {DENOISED}", f"with {BF16}:\n            predicted = {DENOISED}"),)),
          "expandable-segments": SEGMENTS},
-        given=("--size", "256", "--batch", "12"), environment="vision"),
+        "levers/unet.py", given=("--size", "256", "--batch", "12"), environment="vision"),
+    "torchtitan": Program(
+        on_ranks("h100", 8), "h100",
+        {**TITAN, "reshard-after-forward=true": Edit((("forward=default", "forward=always"),)),
+         "expandable-segments": SEGMENTS},
+        words=("{python}", "-m", "torchtitan.train", "--module", "llama3", "--config", "llama3_8b",
+               "--hf_assets_path", "{inputs}/tokenizer", "--dataloader.dataset", "c4_test",
+               "--dataloader.dataset_path", "{inputs}/c4", "--training.local_batch_size", "2",
+               "--training.seq_len", "8192", "--training.steps", "3", "--dump_folder",
+               "{work}/outputs", "--parallelism.fsdp_reshard_after_forward=default", "activation-checkpoint:none"),
+        environment="parallel", inputs="titan_assets"),
+    "trl": Program(
+        ("--device", "null:l4", "--rank", "3"), "l4",
+        {"recompute=full": Edit((("checkpointing=False", "checkpointing=True"),)),
+         "empty-cache": Edit(added=("--torch_empty_cache_steps", "1")),
+         "expandable-segments": SEGMENTS},
+        words=("{bin}/accelerate", "launch", "--config_file", "{site}/trl/accelerate_configs/fsdp2.yaml",
+               "--mixed_precision", "no", "--num_processes", "4", "{site}/trl/scripts/sft.py",
+               "--model_name_or_path", "{inputs}", "--dtype", "bfloat16", "--bf16", "False", "--dataset_name",
+               "{inputs}/texts", "--max_length", "1024", "--output_dir", "{work}/out", "--max_steps", "3",
+               "--report_to", "none", "--per_device_train_batch_size", "2", "--activation_checkpointing=False",
+               "--save_strategy", "no"),
+        environment="hugging_face", inputs="llama_8b"),
 }
 
 
@@ -153,7 +208,7 @@ def sets_of(levers):
 def recorded(program, folder, levers=(), more=()):
     """Returns the recording of the program, edited by hand if there are levers, with more flags."""
     return Recorded(folder, *program.command(folder, levers), flags=[*program.flags, *more],
-                    more=dict(program.version(levers).environment))
+                    more=program.settings(levers))
 
 
 def capacity_of(program):
@@ -184,7 +239,8 @@ def advised(program, folder):
                "--most", "2", "--json", "--out", folder / "advice", "--", *program.command(folder / "program")]
     start = time.monotonic()
     with (folder / "answer").open("w+") as answer, (folder / "progress").open("w+") as progress:
-        started = subprocess.Popen(list(map(str, command)), stdout=answer, stderr=progress)
+        started = subprocess.Popen(list(map(str, command)), stdout=answer, stderr=progress,
+                                   env=os.environ | program.settings())
         _, status, usage = os.wait4(started.pid, 0)
         started.returncode = os.waitstatus_to_exitcode(status)
         seconds = time.monotonic() - start
