@@ -47,6 +47,9 @@ const Gpu& gpu_for(const profiler::TimeRequest& request, const std::string& path
 }
 
 /// Returns nothing if no file is named.
+constexpr const char* kNoStep =
+    "has no step: the program asked the GPU for copies at most, so there is no time to predict";
+
 std::optional<planner::TimeCalibration> calibration_of(const std::string& path, const Gpu& gpu) {
   if (path.empty()) return std::nullopt;
   return planner::TimeCalibration::read(path, gpu);
@@ -127,7 +130,7 @@ planner::StepTime time_on(double host, const RecordedWork& work) {
 
 profiler::PredictedTime time_of_work(const RecordedWork& work) {
   const planner::StepTime time = time_on(1, work);
-  if (time.seconds <= 0) return {.why = "the trace has no work of a GPU"};
+  if (time.seconds <= 0) return {.why = kNoStep};
   return {.seconds = time.seconds,
           .text = planner::time_with_band(time),
           .error = time.error,
@@ -145,6 +148,11 @@ profiler::PredictedTime time_to_compare(const RecordedWork& work) {
   time.fast_host_seconds = time_on(1 - profiler::kHostNoise, work).seconds;
   time.slow_host_seconds = time_on(1 + profiler::kHostNoise, work).seconds;
   return time;
+}
+
+/// Throws std::invalid_argument if a recording has no step.
+void check_has_step(const planner::StepTime& time, const std::string& path) {
+  if (time.seconds <= 0) throw std::invalid_argument(fmt::format("{}: {}", path, kNoStep));
 }
 
 using TimeOfWork = profiler::PredictedTime (*)(const RecordedWork&);
@@ -172,6 +180,7 @@ std::string step_time_of(const std::string& path, const profiler::TimeRequest& r
   const RecordedWork work = work_of(path, request);
   if (request.of_events) return event_times_of(work, request);
   const planner::StepTime time = time_on(request.host, work);
+  check_has_step(time, path);
   if (!request.json) return planner::step_time_text(time, work.gpu);
   nlohmann::ordered_json json = planner::step_time_json(time, work.gpu);
   json["rank"] = work.rank;
@@ -190,6 +199,7 @@ std::string world_time_of(const std::vector<std::string>& paths,
   const auto calibration = calibration_of(request.calibration, gpu);
   const planner::WorldTime world =
       planner::world_time(traces, gpu, options_of(request, calibration));
+  check_has_step(world.ranks[world.slowest], paths[world.slowest]);
   if (!request.json) return planner::world_time_text(world, numbers, gpu);
   return json_text(planner::world_time_json(world, numbers, gpu));
 }

@@ -67,6 +67,15 @@ size_t runs_in(const WorkTrace& trace, const TraceRound& round) {
   return runs;
 }
 
+/// True if the round does more than to fill and to copy memory, as a program does that brings its
+/// model to the GPU, tensor by tensor.
+bool does_work(const WorkTrace& trace, const TraceRound& round) {
+  return std::ranges::any_of(round.items, [&trace](size_t item) {
+    const WorkKind kind = trace.work_of(trace.items[item]).kind;
+    return is_run(kind) && kind != WorkKind::copy && kind != WorkKind::set;
+  });
+}
+
 TraceRound joined_round(const std::vector<TraceRound>& waits, size_t begin, size_t end) {
   TraceRound round;
   for (size_t i = begin; i < end; ++i) {
@@ -91,7 +100,8 @@ std::vector<TraceRound> repeated_waits(const WorkTrace& trace) {
     for (size_t count = 1; count <= kMostWaits && 2 * count <= last + 1; ++count) {
       const TraceRound round = joined_round(waits, last + 1 - count, last + 1);
       const TraceRound before = joined_round(waits, last + 1 - 2 * count, last + 1 - count);
-      if (runs_in(trace, round) < kFewestItems || !are_alike(trace, round, before)) continue;
+      if (runs_in(trace, round) < kFewestItems || !does_work(trace, round)) continue;
+      if (!are_alike(trace, round, before)) continue;
       return joined(waits, last, count);
     }
   }
@@ -125,8 +135,10 @@ Rounds settled_rounds(const WorkTrace& trace) {
   std::erase_if(found.rounds, [&](const TraceRound& round) { return runs_in(trace, round) == 0; });
   found.are_steps = !found.rounds.empty();
   if (!found.are_steps) found.rounds = repeated_waits(trace);
-  if (found.rounds.empty() && !trace.empty())
+  if (found.rounds.empty() && !trace.empty()) {
     found.rounds = between(trace, {0, trace.items.size()});
+    if (!does_work(trace, found.rounds.front())) return {};
+  }
   if (found.rounds.empty()) return found;
 
   std::vector<TraceRound> alike = found.rounds;

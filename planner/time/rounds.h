@@ -26,7 +26,7 @@ struct Rounds {
   std::vector<int64_t> host_ns;  // by item of a round, if they are alike
 };
 
-/// Returns the settled rounds; none if the trace has no work.
+/// Returns the settled rounds; none if the trace has no work, or no steps and only copies.
 Rounds settled_rounds(const profiler::WorkTrace& trace);
 
 }  // namespace shardlens::planner

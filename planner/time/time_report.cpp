@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "planner/time/tasks/simulated_events.h"
 
 namespace shardlens::planner {
@@ -89,7 +90,7 @@ std::vector<std::pair<std::string_view, double>> step_parts(const StepTime& time
 std::string basis_of(const StepTime& time) { return std::string(basis_word(time.is_calibrated)); }
 
 std::string step_time_text(const StepTime& time, const Gpu& gpu) {
-  if (time.seconds <= 0) return "step time: the recording has no trace of work\n";
+  check(time.seconds > 0, "the time of no step");
   std::string text = fmt::format(
       "step time: {} on {} ({} to {}), {}\n", duration_text(time.seconds), gpu.display_name,
       duration_text(time.low()), duration_text(time.high()), basis_of(time));

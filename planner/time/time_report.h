@@ -14,8 +14,7 @@
 
 namespace shardlens::planner {
 
-/// Returns lines with the step's time, what it goes to, and what is in doubt; one line that says so
-/// if the trace has no work.
+/// Returns lines with the time of a step, which takes some, what it goes to, and what is in doubt.
 std::string step_time_text(const StepTime& time, const Gpu& gpu);
 
 /// The same for several ranks that were simulated together, with the time of the slowest first.

@@ -269,7 +269,7 @@ def record(case, folder, out, options):
             env={**os.environ, "PYTHONPATH": str(options.programs / "packages")})
     except subprocess.TimeoutExpired:
         return "takes too long to record"
-    if not (out / "run/profiles/rank0.slp").exists():
+    if done.returncode not in (0, 3, 4) or not (out / "run/profiles/rank0.slp").exists():
         return (done.stderr or done.stdout).strip()[-400:]
     return ""
 

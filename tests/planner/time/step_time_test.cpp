@@ -97,6 +97,29 @@ TEST_CASE("rounds between two waits are steps where no step is marked", "[planne
   CHECK(time.seconds < 10 * kernel + 20e-6);
 }
 
+TEST_CASE("a program that only copies has no step", "[planner][time]") {
+  TraceWriter writer;
+  Work brought{.kind = WorkKind::copy};
+  brought.copy = {.bytes = 1 << 20, .kind = profiler::CopyKind::host_to_device};
+  const uint32_t copy = writer.piece(brought);
+  const uint32_t wait = writer.piece({.kind = WorkKind::stream_synchronize});
+  const auto bring_model = [&] {
+    for (int i = 0; i < 100; ++i) {
+      writer.ask(copy, 1000);
+      writer.ask(wait, 1000);
+    }
+  };
+  bring_model();
+  CHECK(step_time(writer.trace, find_gpu("h100")).seconds == 0);
+  const uint32_t add = writer.kernel(writer.call("aten::mul", {tensor({1 << 24})}));
+  for (int round = 0; round < 4; ++round) {
+    for (int i = 0; i < 10; ++i) writer.ask(add, 1000);
+    writer.ask(wait, 1000);
+  }
+  bring_model();  // and back, at the end
+  CHECK(step_time(writer.trace, find_gpu("h100")).kernels == 10);
+}
+
 TEST_CASE("communication is exposed where nothing runs beside it", "[planner][time]") {
   TraceWriter writer;
   writer.trace.communicators.push_back({.size = 8, .rank = 0, .world_ranks = {}});
