@@ -143,6 +143,14 @@ std::optional<PlaceTotal> largest_checkpoint(const Evidence& e) {
   return found == rows.end() ? std::nullopt : std::optional(*found);
 }
 
+/// Returns the line whose backward makes the largest gradient that no optimizer uses.
+std::string line_of_unstepped(const Evidence& e) {
+  const auto found = std::ranges::find_if(e.blocks, [&](const NamedAllocation& block) {
+    return block.category == Category::gradient && block.name == e.uses.largest_unstepped;
+  });
+  return found == e.blocks.end() ? "" : std::string(place_of(found->label));
+}
+
 /// Returns how much less a program may take whose parameters are never whole: at most what other
 /// ranks hold, and what is reserved beyond what the steps allocate.
 int64_t saved_by_early_sharding(const Evidence& e) {
@@ -263,6 +271,16 @@ constexpr auto kRules = std::to_array<Rule>({
            "{} of a checkpoint that is loaded{} are on the GPU beside the model: load it to the "
            "CPU, or delete it after load_state_dict{}",
            bytes, at(place_of(largest_checkpoint(e)->label)), at_use(e, "load_state_dict"));
+     }},
+    {"unused_gradients", true,
+     [](const Evidence& e) { return if_much(e, e.uses.unstepped_gradient_bytes); }, grows,
+     [](const Evidence& e, const std::string& bytes) {
+       return fmt::format(
+           "{} are gradients of {} parameters that no optimizer has, such as {}: "
+           "requires_grad_(False) "
+           "on these, or torch.no_grad() around their forward{}, if you do not use them",
+           bytes, e.uses.unstepped_gradients, shown(e.uses.largest_unstepped),
+           at(line_of_unstepped(e)));
      }},
     {"evaluation_without_no_grad", true,
      [](const Evidence& e) {

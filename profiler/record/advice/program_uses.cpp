@@ -40,18 +40,22 @@ std::string ProgramUses::line_of(std::string_view what) const {
 
 ProgramUses read_program_uses(const Json& json) {
   if (!json.is_object() || !json.contains("lines")) return {};
-  ProgramUses uses{.fsdp_units = whole_in(json, "fsdp2_units").value_or(0) +
-                                 whole_in(json, "fsdp1_units").value_or(0),
-                   .cuda_graphs = whole_in(json, "cuda_graph_captures").value_or(0),
-                   .cuda_graph_pools = whole_in(json, "cuda_graph_pools").value_or(0),
-                   .graphed_callable_pools = whole_in(json, "graphed_callable_pools").value_or(0),
-                   .evaluation_peak_bytes = whole_in(json, "evaluation_peak_bytes").value_or(0),
-                   .evaluates_at_end = flag_in(json, "evaluates_at_end"),
-                   .has_expandable_segments = flag_in(json, "expandable_segments"),
-                   .is_compiled = flag_in(json, "compile"),
-                   .accumulates = flag_in(json, "accumulates_gradients"),
-                   .names_fsdp = flag_in(json, "names_fsdp"),
-                   .is_known = true};
+  ProgramUses uses{
+      .fsdp_units =
+          whole_in(json, "fsdp2_units").value_or(0) + whole_in(json, "fsdp1_units").value_or(0),
+      .cuda_graphs = whole_in(json, "cuda_graph_captures").value_or(0),
+      .cuda_graph_pools = whole_in(json, "cuda_graph_pools").value_or(0),
+      .graphed_callable_pools = whole_in(json, "graphed_callable_pools").value_or(0),
+      .unstepped_gradients = whole_in(json, "unstepped_gradients").value_or(0),
+      .unstepped_gradient_bytes = whole_in(json, "unstepped_gradient_bytes").value_or(0),
+      .largest_unstepped = text_in(json, "largest_unstepped").value_or(""),
+      .evaluation_peak_bytes = whole_in(json, "evaluation_peak_bytes").value_or(0),
+      .evaluates_at_end = flag_in(json, "evaluates_at_end"),
+      .has_expandable_segments = flag_in(json, "expandable_segments"),
+      .is_compiled = flag_in(json, "compile"),
+      .accumulates = flag_in(json, "accumulates_gradients"),
+      .names_fsdp = flag_in(json, "names_fsdp"),
+      .is_known = true};
   read_lines(json["lines"], uses);
   for (const Json& one : list_in(json, "optimizers")) {
     if (!one.is_object()) continue;

@@ -27,8 +27,11 @@ struct ProgramUses {
   int64_t cuda_graph_pools = 0;        // that they have
   int64_t graphed_callable_pools = 0;  // of the graphs that make_graphed_callables captured
   std::vector<int64_t> vocabularies = {};
-  int64_t evaluation_peak_bytes = 0;  // allocated, of an evaluation that kept a graph
-  bool evaluates_at_end = false;      // it was that evaluation that the process ended in
+  int64_t unstepped_gradients = 0;  // whose parameters no optimizer has
+  int64_t unstepped_gradient_bytes = 0;
+  std::string largest_unstepped = {};  // the name of the largest one's parameter
+  int64_t evaluation_peak_bytes = 0;   // allocated, of an evaluation that kept a graph
+  bool evaluates_at_end = false;       // it was that evaluation that the process ended in
   bool has_expandable_segments = false;
   bool is_compiled = false;
   bool accumulates = false;  // gradients, over several backwards a step

@@ -95,6 +95,12 @@ def check_loaded_checkpoint(folder):
                  says=(r"MiB of a checkpoint that is loaded at wasteful.py:\d+",))
 
 
+def check_unused_gradients(folder):
+    check_change(folder, "unused_gradients", is_mistake=True, share=0.9,
+                 says=(r"MiB are gradients of \d+ parameters that no optimizer has, such as \S+: .* around their "
+                       r"forward at wasteful.py:\d+",))
+
+
 def check_evaluation_without_no_grad(folder):
     check_change(folder, "evaluation_without_no_grad", is_mistake=True, share=0.5,
                  says=(r"after \.eval\(\) at wasteful.py:\d+: with torch\.no_grad\(\)",))
@@ -238,7 +244,7 @@ def check_pinned_is_not_touched(folder):
 
 if __name__ == "__main__":
     quick = (check_growth, check_autocast_in_fsdp, check_pinned_rounding, check_pinned_as_counted)
-    long = (check_kept_from_last_step, check_loaded_checkpoint, check_evaluation_without_no_grad,
+    long = (check_kept_from_last_step, check_loaded_checkpoint, check_unused_gradients, check_evaluation_without_no_grad,
             check_deferred_reduction, check_shared_graph_pool, check_fewer_graphed_callables,
             check_meta_init, check_fsdp_units, check_reshard_after_forward, check_shard_over_ranks,
             check_bucket_view, check_offload_state, check_step_in_backward, check_fused_attention,

@@ -249,6 +249,25 @@ std::vector<Situation> softmax_situations() {
   };
 }
 
+std::vector<Situation> unstepped_situations() {
+  const auto unstepped = [](Situation one, int64_t gib) {
+    return one.has(Category::gradient, 20, "train.py:8 main").with([=](AdviceEvidence& e) {
+      e.blocks.back().name = "teacher.0.weight";
+      e.uses.unstepped_gradients = 16;
+      e.uses.unstepped_gradient_bytes = gib << 30;
+      e.uses.largest_unstepped = "teacher.0.weight";
+    });
+  };
+  return {
+      unstepped({"gradients of a teacher", {"unused_gradients", "step_in_backward"}}, 10),
+      unstepped({"few gradients of a teacher", {"step_in_backward"}}, 0),
+      unstepped({"gradients of a teacher in a program that grows", {"growth"}}, 10)
+          .with([](AdviceEvidence& e) {
+            e.growth = Growth{.bytes_per_step = 65e6, .places = {{.label = "train.py:9 forward"}}};
+          }),
+  };
+}
+
 std::vector<Situation> loaded_situations() {
   const auto loaded = [](Situation one) {
     return one.has(Category::checkpoint_staging, 10, "train.py:8 main");
@@ -401,7 +420,7 @@ std::vector<Situation> all_situations() {
   std::vector<Situation> all;
   for (auto& part :
        {state_situations(), sharded_situations(), gradient_situations(), activation_situations(),
-        softmax_situations(), loaded_situations(), reserved_situations()}) {
+        softmax_situations(), unstepped_situations(), loaded_situations(), reserved_situations()}) {
     all.insert(all.end(), part.begin(), part.end());
   }
   for (Situation& one : all) {
@@ -453,6 +472,10 @@ TEST_CASE("advice names the line and the call to write") {
   CHECK_THAT(text_in("a checkpoint beside the model", "loaded_checkpoint"),
              ContainsSubstring("10.00 GiB of a checkpoint that is loaded at train.py:8") &&
                  ContainsSubstring("after load_state_dict at train.py:30"));
+  CHECK_THAT(text_in("gradients of a teacher", "unused_gradients"),
+             ContainsSubstring("10.00 GiB are gradients of 16 parameters that no optimizer has, "
+                               "such as teacher.0.weight") &&
+                 ContainsSubstring("around their forward at train.py:8"));
   CHECK_THAT(text_in("FSDP2 that defers its reduction", "deferred_reduction"),
              ContainsSubstring("set_requires_gradient_sync(False) at train.py:30"));
   CHECK_THAT(text_in("autocast over FSDP2", "autocast_in_fsdp"),

@@ -18,6 +18,8 @@ _names = {}  # by id of a parameter: a weak reference, and its name
 _gathered = {}  # by id: weak references to what FSDP2 gathers, which modules hold meanwhile
 _roots_found = []  # weak references to the modules that are in no other one
 _optimised = []  # the numbers of parameters of the optimizers so far
+optimizers = weakref.WeakSet()  # uses.py adds them
+_unstepped = []  # weak references to parameters with a gradient that no optimizer uses
 _modules_named = {}  # by id of a module: a weak reference that forgets it, and its name
 
 
@@ -122,6 +124,22 @@ def _parameters(optimizer):
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
+def find_unstepped():
+    """Finds the gradients that exist although no optimizer has their parameters, and returns each with the
+    name of its parameter. Finds none if an optimizer has tensors beside the parameters of models: copies in
+    another type, say, whose steps are written back."""
+    stepped = {id(parameter) for optimizer in optimizers for parameter in _parameters(optimizer)}
+    torch = sys.modules["torch"]
+    held = [(name, tensor) for name, tensor in ((name, reference()) for reference, name in _names.values())
+            if isinstance(tensor, torch.nn.Parameter)]
+    if not stepped <= {id(parameter) for _, parameter in held}:
+        return []
+    found = [(name, parameter) for name, parameter in held
+             if id(parameter) not in stepped and parameter.grad is not None]
+    _unstepped[:] = [weakref.ref(parameter) for _, parameter in found]
+    return [(name, getattr(parameter.grad, "_local_tensor", parameter.grad)) for name, parameter in found]
+
+
 def tell_parameters(optimizer):
     parameters = _parameters(optimizer)
     _optimised.append(len(parameters))
@@ -139,7 +157,8 @@ def _gradients(parameters):
 
 @guarded(blocks.CLASSES)
 def tell_gradients(optimizer):
-    blocks.tell(_gradients(_parameters(optimizer)))
+    unstepped = [reference() for reference in _unstepped]
+    blocks.tell(_gradients(_parameters(optimizer) + [one for one in unstepped if one is not None]))
 
 
 @guarded(blocks.CLASSES)

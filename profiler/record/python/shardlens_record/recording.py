@@ -428,11 +428,11 @@ def _after_step(optimizer, *_):
     if not _is_recording() or _Recording.makes_state:
         return
     _tell_state(optimizer)
-    if _Recording.stepping is None:
-        _Recording.stepping = id(optimizer)
+    _Recording.stepping = _Recording.stepping or id(optimizer)
     if _Recording.stepping != id(optimizer):
         return  # if several optimizers take turns, the first one's steps are the program's
     _Recording.recorder.find_workspaces()
+    uses.note_step(_Recording.step)
     _step_begins()
     if holders and holders.is_due(_Recording.step):
         holders.look(_Recording.step)

@@ -7,7 +7,7 @@ import os
 import sys
 import weakref
 
-from . import program_code
+from . import models, program_code
 from .guards import guarded, replace
 
 _UNKNOWN = "advice may name what the program does already"
@@ -247,11 +247,27 @@ def _watch_gradients(torch):
 
 @guarded(_UNKNOWN)
 def note_optimizer(optimizer):
+    models.optimizers.add(optimizer)
     kind, line = type(optimizer), _line_of(_caller())
     has_small_state = kind.__module__.startswith(("bitsandbytes", "torchao")) or "8bit" in kind.__name__
     _optimizers[kind.__name__, line] = {
         "name": kind.__name__, "line": line, "fused": bool(optimizer.defaults.get("fused")),
         "low_bit": has_small_state}
+
+
+_SETTLED_STEP = 2  # by which models have names
+
+
+@guarded(_UNKNOWN)
+def note_step(step):
+    """Notes the gradients that no optimizer uses, once: they are there in each step or in none."""
+    if step != _SETTLED_STEP:
+        return
+    unused = models.find_unstepped()
+    if unused:
+        sizes = [(gradient.nbytes, name) for name, gradient in unused if gradient.is_cuda]
+        _facts.update(unstepped_gradients=len(sizes), unstepped_gradient_bytes=sum(size for size, _ in sizes),
+                      largest_unstepped=max(sizes, default=(0, ""))[1])
 
 
 # --- the rest ----------------------------------------------------------------------------------------

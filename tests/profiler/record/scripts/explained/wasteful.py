@@ -99,6 +99,18 @@ def loaded_checkpoint():
     print(len(state))
 
 
+def unused_gradients():
+    """A copy of the model is compared with it, and is never trained."""
+    model, teacher = blocks(), blocks()
+    teacher.requires_grad_(not CHANGED)
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in range(4):
+        inputs = torch.randn(64, WIDTH, device="cuda")
+        (model(inputs) - teacher(inputs)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
 def deferred_reduction():
     dist.init_process_group("nccl")
     model = sharded(blocks())
