@@ -1,6 +1,7 @@
 #include "planner/time/rounds.h"
 
 #include <algorithm>
+#include <map>
 
 namespace shardlens::planner {
 
@@ -10,9 +11,11 @@ using profiler::WorkItem;
 using profiler::WorkKind;
 using profiler::WorkTrace;
 
-constexpr size_t kFewestItems = 4;  // of a round between two waits
-constexpr size_t kMostWaits = 12;   // in such a round
-constexpr size_t kMostRounds = 16;  // that are looked at, the last ones
+constexpr size_t kFewestItems = 4;   // of a round between two waits
+constexpr size_t kMostWaits = 12;    // in such a round
+constexpr size_t kMostRounds = 16;   // that are looked at, the last ones
+constexpr size_t kFewestPieces = 4;  // of one kind that stand for rounds
+constexpr double kMostlyAll = 0.8;   // of the items: pieces that are asked for all the time
 
 bool is_wait(WorkKind kind) {
   return kind == WorkKind::event_synchronize || kind == WorkKind::stream_synchronize ||
@@ -43,13 +46,95 @@ bool are_alike(const WorkTrace& trace, const TraceRound& one, const TraceRound& 
   });
 }
 
+/// Returns the items of a kind.
+std::vector<size_t> items_of(const WorkTrace& trace, WorkKind kind) {
+  std::vector<size_t> items;
+  for (size_t i = 0; i < trace.items.size(); ++i) {
+    if (trace.work_of(trace.items[i]).kind == kind) items.push_back(i);
+  }
+  return items;
+}
+
+/// The graph that has captured a whole step: one whose mark follows captured work; 0 if none has.
+/// What is captured before the first mark is a part of later steps at most.
+uint32_t captured_step(const WorkTrace& trace, const std::vector<size_t>& marks) {
+  for (size_t i = 1; i < marks.size(); ++i) {
+    size_t item = marks[i];
+    while (item > marks[i - 1] && !is_run(trace.work_of(trace.items[item]).kind)) --item;
+    if (item > marks[i - 1] && trace.items[item].graph != 0) return trace.items[item].graph;
+  }
+  return 0;
+}
+
+/// The launches of a graph.
+std::vector<size_t> launches_of_graph(const WorkTrace& trace, uint32_t graph) {
+  std::vector<size_t> launches = items_of(trace, WorkKind::graph_launch);
+  std::erase_if(launches, [&](size_t item) { return trace.items[item].about != graph; });
+  return launches;
+}
+
 /// The steps that the recording marks. The last one is left out, since a program's end follows it.
-std::vector<TraceRound> steps_of(const WorkTrace& trace) {
+Rounds marked_steps(const WorkTrace& trace) {
+  const std::vector<size_t> marks = items_of(trace, WorkKind::step);
+  if (const uint32_t graph = captured_step(trace, marks); graph != 0) {
+    const std::vector<size_t> launches = launches_of_graph(trace, graph);
+    if (launches.size() > 2)
+      return {between(trace, launches), "a launch of the CUDA graph that captured one"};
+  }
+  return {.rounds = between(trace, marks), .are_steps = true};
+}
+
+/// Rounds that begin with the first piece after a backward.
+Rounds turns(const WorkTrace& trace) {
+  std::vector<size_t> borders;
+  bool was_backward = false;
+  for (size_t i = 0; i < trace.items.size(); ++i) {
+    const profiler::Work& work = trace.work_of(trace.items[i]);
+    if (!is_run(work.kind) || work.call == 0) continue;
+    const bool is_backward = trace.calls[work.call].in_backward;
+    if (was_backward && !is_backward) borders.push_back(i);
+    was_backward = is_backward;
+  }
+  return {between(trace, borders), "a forward and a backward: the program marks none"};
+}
+
+/// Rounds that begin with the rarest piece among those that are asked for from the beginning of the
+/// work to its end. If all of them come as often, a round may be one layer of a model: none then.
+Rounds rarest_pieces(const WorkTrace& trace) {
+  struct Places {
+    size_t first = 0, last = 0, count = 0;
+    size_t span() const { return last - first; }
+  };
+  std::map<uint32_t, Places> places;
+  for (size_t i = 0; i < trace.items.size(); ++i) {
+    const WorkItem& item = trace.items[i];
+    const WorkKind kind = trace.work_of(item).kind;
+    if (!is_run(kind) || kind == WorkKind::copy || kind == WorkKind::set || item.graph != 0)
+      continue;
+    Places& one = places.try_emplace(item.work, Places{.first = i}).first->second;
+    one.last = i;
+    ++one.count;
+  }
+  size_t longest = 0;
+  for (const auto& [work, one] : places) longest = std::max(longest, one.span());
+  std::erase_if(places, [longest](const auto& one) {
+    const auto span = static_cast<double>(one.second.span());
+    return one.second.count < kFewestPieces || span < kMostlyAll * static_cast<double>(longest);
+  });
+  if (places.empty()) return {};
+  const auto [least, most] =
+      std::ranges::minmax_element(places, {}, [](const auto& one) { return one.second.count; });
+  if (most->second.count < 2 * least->second.count) return {};
+  const uint32_t rarest = least->first;
   std::vector<size_t> borders;
   for (size_t i = 0; i < trace.items.size(); ++i) {
-    if (trace.work_of(trace.items[i]).kind == WorkKind::step) borders.push_back(i);
+    if (trace.items[i].work == rarest) borders.push_back(i);
   }
-  return between(trace, borders);
+  const profiler::Work& piece = trace.work[rarest];
+  const std::string& from = trace.strings[trace.calls[piece.call].name];
+  return {between(trace, borders), "the work from one " +
+                                       (from.empty() ? trace.name_of(piece) : from) +
+                                       " to the next: the program marks none"};
 }
 
 /// The parts of the trace that end with a wait.
@@ -108,11 +193,31 @@ std::vector<TraceRound> repeated_waits(const WorkTrace& trace) {
   return {};
 }
 
-/// Keeps the last rounds that are alike.
-void keep_alike(const WorkTrace& trace, std::vector<TraceRound>& rounds) {
-  size_t first = rounds.size() - 1;
-  while (first > 0 && are_alike(trace, rounds[first - 1], rounds.back())) --first;
-  rounds.erase(rounds.begin(), rounds.begin() + static_cast<std::ptrdiff_t>(first));
+/// Gives alike rounds the same number, which is the index of the first of them.
+std::vector<size_t> kinds_of(const WorkTrace& trace, const std::vector<TraceRound>& rounds) {
+  std::vector<size_t> kinds, firsts;
+  for (size_t i = 0; i < rounds.size(); ++i) {
+    const auto known = std::ranges::find_if(
+        firsts, [&](size_t first) { return are_alike(trace, rounds[first], rounds[i]); });
+    kinds.push_back(known == firsts.end() ? i : *known);
+    if (known == firsts.end()) firsts.push_back(i);
+  }
+  return kinds;
+}
+
+/// Returns the rounds that are like the last one, one after the other; if it is alone, those of the
+/// kind that at least half of the rounds have; else none.
+std::vector<size_t> alike_rounds(const std::vector<size_t>& kinds) {
+  std::vector<size_t> alike;
+  for (size_t i = kinds.size(); i-- > 0 && kinds[i] == kinds.back();)
+    alike.insert(alike.begin(), i);
+  if (alike.size() > 1) return alike;
+  std::map<size_t, std::vector<size_t>> by_kind;
+  for (size_t i = 0; i < kinds.size(); ++i) by_kind[kinds[i]].push_back(i);
+  for (const auto& [kind, rounds] : by_kind) {
+    if (rounds.size() > 1 && 2 * rounds.size() >= kinds.size()) return rounds;
+  }
+  return {};
 }
 
 /// The host's time for each item of a round: the least of all rounds, since what disturbs a host
@@ -127,26 +232,36 @@ std::vector<int64_t> least_host_ns(const WorkTrace& trace, const std::vector<Tra
   return least;
 }
 
+/// Returns the first of the ways to find rounds that finds some. Rounds without work count in none.
+Rounds found_rounds(const WorkTrace& trace) {
+  Rounds steps = marked_steps(trace);
+  std::erase_if(steps.rounds, [&](const TraceRound& round) { return runs_in(trace, round) == 0; });
+  if (!steps.rounds.empty()) return steps;
+  Rounds found = turns(trace);
+  if (found.rounds.size() > 1) return found;
+  found = {repeated_waits(trace), "the work between two waits for the GPU: the program marks none"};
+  if (!found.rounds.empty()) return found;
+  found = rarest_pieces(trace);
+  if (!found.rounds.empty()) return found;
+  if (trace.empty()) return {};
+  found = {between(trace, {0, trace.items.size()}), ""};
+  return does_work(trace, found.rounds.front()) ? found : Rounds();
+}
+
 }  // namespace
 
 Rounds settled_rounds(const WorkTrace& trace) {
-  Rounds found;
-  found.rounds = steps_of(trace);
-  std::erase_if(found.rounds, [&](const TraceRound& round) { return runs_in(trace, round) == 0; });
-  found.are_steps = !found.rounds.empty();
-  if (!found.are_steps) found.rounds = repeated_waits(trace);
-  if (found.rounds.empty() && !trace.empty()) {
-    found.rounds = between(trace, {0, trace.items.size()});
-    if (!does_work(trace, found.rounds.front())) return {};
-  }
-  if (found.rounds.empty()) return found;
-
-  std::vector<TraceRound> alike = found.rounds;
-  keep_alike(trace, alike);
-  found.are_alike = alike.size() > 1;
+  Rounds found = found_rounds(trace);
+  if (found.rounds.empty()) return {};
+  const std::vector<size_t> alike = alike_rounds(kinds_of(trace, found.rounds));
+  found.are_alike = !alike.empty();
   if (found.are_alike) {
-    found.rounds = alike;
-    found.host_ns = least_host_ns(trace, alike);
+    const bool are_successive = alike.back() - alike.front() + 1 == alike.size();
+    found.others = are_successive ? 0 : found.rounds.size() - alike.size();
+    std::vector<TraceRound> rounds;
+    for (const size_t i : alike) rounds.push_back(std::move(found.rounds[i]));
+    found.rounds = std::move(rounds);
+    found.host_ns = least_host_ns(trace, found.rounds);
   } else if (found.rounds.size() > 2) {  // the first ones warm up
     const auto half = static_cast<std::ptrdiff_t>(found.rounds.size() / 2);
     found.rounds.erase(found.rounds.begin(), found.rounds.begin() + half);

@@ -1,10 +1,15 @@
-// Finds what a program repeats in its trace of work: the steps that a recording marks, or else what
-// lies between two waits for the GPU. A round that repeats exactly is known better than one that
-// was seen once, since the host's time for each item is the least of all.
+// Finds what a program repeats in its trace of work. Best known are the steps that a recording
+// marks. Where a CUDA graph has captured a step, its launches are the steps. A program that marks
+// none has rounds that begin where a backward has ended, or that end with waits for the GPU, or
+// that begin with the rarest piece of work that is asked for from the beginning to the end.
+//
+// A round that repeats exactly is known better than one that was seen once, since the host's time
+// for each item is the least of all.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "profiler/recording/work.h"
@@ -21,8 +26,13 @@ struct TraceRound {
 
 struct Rounds {
   std::vector<TraceRound> rounds;  // the settled ones: all alike if `are_alike`
-  bool are_steps = false;          // that the recording marks
+  /// The words for what is taken to be a step: "a forward and a backward: the program marks none";
+  /// empty for steps that the recording marks, and for the whole of a trace in which nothing
+  /// repeats.
+  std::string stand_for;
+  bool are_steps = false;  // that the recording marks
   bool are_alike = false;
+  size_t others = 0;  // rounds that do other work than those that are alike, among as many
   std::vector<int64_t> host_ns;  // by item of a round, if they are alike
 };
 

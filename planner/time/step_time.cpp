@@ -124,20 +124,18 @@ void account(std::span<const CostedTask> tasks, std::span<const TaskTimes> times
   }
 }
 
-/// The rate of the data sheet for the type that most operations of the rounds have.
-double peak_flops_of(const WorkTrace& trace, const Gpu& gpu, const Rounds& rounds) {
+/// The rate of the data sheet for the type that most operations have.
+double peak_flops_of(const WorkTrace& trace, const Gpu& gpu, std::span<const CostedTask> tasks) {
   double fp32 = 0, tf32 = 0, half = 0, fp8 = 0;
-  for (const TraceRound& round : rounds.rounds) {
-    for (const size_t item : round.items) {
-      const Work& work = trace.work_of(trace.items[item]);
-      if (work.kind != WorkKind::product) continue;
-      const NumberType type = work.product.a;
-      const bool is_tf32 = work.product.compute == NumberType::tf32;
-      (is_fp8(type)    ? fp8
-       : is_half(type) ? half
-       : is_tf32       ? tf32
-                       : fp32) += product_flops(work.product);
-    }
+  for (const CostedTask& task : tasks) {
+    const Work& work = trace.work_of(trace.items[task.item]);
+    if (work.kind != WorkKind::product) continue;
+    const NumberType type = work.product.a;
+    const bool is_tf32 = work.product.compute == NumberType::tf32;
+    (is_fp8(type)    ? fp8
+     : is_half(type) ? half
+     : is_tf32       ? tf32
+                     : fp32) += product_flops(work.product);
   }
   const Rates rates = rates_of(&gpu, 1);
   const double most = std::max({fp32, tf32, half, fp8});
@@ -160,7 +158,7 @@ constexpr std::array<std::string_view, 7> kComparedGpus = {"a100-40", "a100-80",
                                                            "h200",    "rtx4090", "v100-16"};
 
 void add_doubts(const WorkTrace& trace, const Rounds& rounds, StepTime& result) {
-  if (!rounds.are_steps && !rounds.are_alike) {
+  if (!rounds.are_steps && rounds.stand_for.empty()) {
     result.doubts.push_back("nothing repeats: this is the time of all that was recorded");
   } else if (!rounds.are_alike) {
     result.doubts.push_back("no two steps of the recording do the same work");
@@ -168,6 +166,11 @@ void add_doubts(const WorkTrace& trace, const Rounds& rounds, StepTime& result) 
   const auto guessed = static_cast<size_t>(WorkClass::other_kernels);
   if (result.by_class[guessed] > 0.05 * result.seconds) {
     result.doubts.push_back("kernels outside PyTorch's operators are guessed by their threads");
+  }
+  if (rounds.others > 0) {
+    result.doubts.push_back(std::to_string(rounds.others) + " of " +
+                            std::to_string(rounds.others + rounds.rounds.size()) +
+                            " steps do other work, such as an evaluation, and are left out");
   }
   if (!trace.faults.empty()) result.doubts.push_back(trace.faults.front());
 }
@@ -231,9 +234,10 @@ StepTime time_of_tasks(const WorkTrace& trace, const Gpu& gpu, const StepTimeOpt
   const Rounds& rounds = step.rounds;
   result.rounds = static_cast<int>(rounds.rounds.size());
   result.are_steps = rounds.are_steps;
+  result.stands_for = rounds.stand_for;
   const std::vector<size_t>& last = rounds.rounds.back().items;
   result.batch = throughput_of(trace, last.front(), last.back() + 1);
-  result.peak_flops = peak_flops_of(trace, gpu, rounds);
+  result.peak_flops = peak_flops_of(trace, gpu, step.tasks);
   result.is_measured = has_measured_products(gpu);
   result.is_calibrated = options.calibration != nullptr;
   result.error = error_of(result, gpu, has_measured_links(trace, gpu), options.calibration);

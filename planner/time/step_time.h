@@ -35,14 +35,15 @@ struct StepTime {
   double waiting_for_ranks = 0;  // in collectives, where ranks are simulated together
   /// The same without overlap: how long the work of each class takes.
   std::array<double, kWorkClasses> work_by_class{};
-  double host_seconds = 0;   // of a step, for asking
-  double flops = 0;          // of products, attention and convolutions
-  double peak_flops = 0;     // a second, of the type that does most of them
-  int64_t kernels = 0;       // launches in a step
-  Throughput batch;          // what a step trains on
-  int rounds = 0;            // that were looked at
-  bool are_steps = false;    // else repeated work between two waits for the GPU
-  bool is_measured = false;  // the products' times on this GPU are, else scaled
+  double host_seconds = 0;      // of a step, for asking
+  double flops = 0;             // of products, attention and convolutions
+  double peak_flops = 0;        // a second, of the type that does most of them
+  int64_t kernels = 0;          // launches in a step
+  Throughput batch;             // what a step trains on
+  int rounds = 0;               // that were looked at
+  bool are_steps = false;       // that the recording marks
+  std::string stands_for = {};  // if they are not: Rounds::stand_for
+  bool is_measured = false;     // the products' times on this GPU are, else scaled
   bool is_calibrated = false;
   std::vector<std::string> doubts;
 

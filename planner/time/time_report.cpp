@@ -105,8 +105,8 @@ std::string step_time_text(const StepTime& time, const Gpu& gpu) {
     text +=
         fmt::format("  {:.4g} samples a second on each GPU\n", time.batch.samples / time.seconds);
   }
-  if (!time.are_steps) {
-    text += "  a step is the work between two waits for the GPU: the program marks none\n";
+  if (!time.stands_for.empty()) {
+    text += fmt::format("  a step is taken to be {}\n", time.stands_for);
   }
   for (const std::string& doubt : time.doubts) text += "  in doubt: " + doubt + "\n";
   return text;
@@ -140,6 +140,7 @@ nlohmann::ordered_json step_time_json(const StepTime& time, const Gpu& gpu) {
           {"samples_a_second", a_second(time.batch.samples, time)},
           {"rounds", time.rounds},
           {"has_marked_steps", time.are_steps},
+          {"step_is", time.stands_for.empty() ? nlohmann::json() : nlohmann::json(time.stands_for)},
           {"doubts", time.doubts}};
 }
 

@@ -97,6 +97,100 @@ TEST_CASE("rounds between two waits are steps where no step is marked", "[planne
   CHECK(time.seconds < 10 * kernel + 20e-6);
 }
 
+TEST_CASE("a step without a mark is a forward and a backward", "[planner][time]") {
+  TraceWriter writer;
+  const auto sizes = tensor({1 << 24});
+  const uint32_t forward = writer.kernel(writer.call("aten::mul", {sizes, sizes}));
+  const uint32_t backward_call = writer.call("aten::mul", {sizes, sizes});
+  writer.trace.calls[backward_call].in_backward = true;
+  const uint32_t backward = writer.kernel(backward_call);
+  const uint32_t update = writer.kernel(writer.call("aten::sub_", {sizes, sizes}));
+  const uint32_t wait = writer.piece({.kind = WorkKind::device_synchronize});
+  for (int step = 0; step < 5; ++step) {
+    for (int layer = 0; layer < 3; ++layer) {
+      writer.ask(forward, 1000);
+      writer.ask(wait, 1000);  // as a print would
+    }
+    for (int layer = 0; layer < 6; ++layer) writer.ask(backward, 1000);
+    writer.ask(update, 1000);
+  }
+  const StepTime time = step_time(writer.trace, find_gpu("h100"));
+  CHECK(time.kernels == 10);
+  CHECK(!time.are_steps);
+  CHECK(time.stands_for.starts_with("a forward and a backward"));
+}
+
+TEST_CASE("a step that a graph has captured takes as long as the graph", "[planner][time]") {
+  TraceWriter writer;
+  const uint32_t mark = writer.piece({.kind = WorkKind::step});
+  const uint32_t launch = writer.piece({.kind = WorkKind::graph_launch});
+  const uint32_t multiply = writer.piece({.kind = WorkKind::product,
+                                          .product = {.m = 4096,
+                                                      .n = 4096,
+                                                      .k = 4096,
+                                                      .batch = 1,
+                                                      .a = NumberType::fp32,
+                                                      .b = NumberType::fp32,
+                                                      .c = NumberType::fp32,
+                                                      .compute = NumberType::fp32}});
+  const auto step = [&](uint32_t graph) {
+    for (int i = 0; i < 20; ++i) {
+      writer.ask(multiply, 1000);
+      writer.trace.items.back().graph = graph;
+    }
+  };
+  for (int i = 0; i < 3; ++i) {  // it warms up, and captures the last one
+    writer.ask(mark, 1000, 0, i);
+    step(i == 2 ? 1 : 0);
+  }
+  writer.ask(mark, 1000, 0, 3);
+  for (int i = 0; i < 10; ++i) writer.ask(launch, 1000, 0, 1);
+  const Gpu& gpu = find_gpu("h100");
+  const StepTime time = step_time(writer.trace, gpu);
+  const double one = product_seconds_in_step(gpu, writer.trace.work[multiply].product);
+  CHECK(time.seconds == Approx(20 * one).epsilon(0.01));
+  CHECK(time.stands_for.find("CUDA graph") != std::string::npos);
+  CHECK(time.used_flops() > 0.5);
+  CHECK(time.used_flops() < 1);
+}
+
+TEST_CASE("steps with an evaluation are left out where others are alike", "[planner][time]") {
+  TraceWriter writer;
+  const uint32_t mark = writer.piece({.kind = WorkKind::step});
+  const uint32_t add = writer.kernel(writer.call("aten::mul", {tensor({1 << 24})}));
+  const uint32_t evaluate = writer.kernel(writer.call("aten::mul", {tensor({1 << 20})}));
+  for (int step = 0; step < 9; ++step) {
+    writer.ask(mark, 1000, 0, step);
+    for (int i = 0; i < 10; ++i) writer.ask(add, 1000);
+    for (int i = 0; step % 2 == 1 && i < 50 + step; ++i) writer.ask(evaluate, 1000);
+  }
+  const StepTime time = step_time(writer.trace, find_gpu("h100"));
+  CHECK(time.kernels == 10);
+  CHECK(time.doubts.back() ==
+        "4 of 8 steps do other work, such as an evaluation, and are left out");
+}
+
+TEST_CASE("a program that generates takes a step for each token", "[planner][time]") {
+  const auto trace_of = [](int layers) {
+    TraceWriter writer;
+    const uint32_t look_up =
+        writer.kernel(writer.call("aten::embedding", {tensor({32000, 64}), tensor({8, 1})}));
+    const uint32_t layer = writer.kernel(writer.call("aten::mul", {tensor({1 << 20})}));
+    for (int token = 0; token < 12; ++token) {
+      writer.ask(look_up, 1000);
+      for (int i = 0; i < layers; ++i) writer.ask(layer, 1000);
+    }
+    return writer.trace;
+  };
+  const StepTime time = step_time(trace_of(24), find_gpu("h100"));
+  CHECK(time.kernels == 25);
+  CHECK(time.stands_for.find("from one aten::embedding to the next") != std::string::npos);
+  // A round of two pieces may be one layer of a model.
+  const StepTime unknown = step_time(trace_of(1), find_gpu("h100"));
+  CHECK(unknown.stands_for.empty());
+  CHECK(unknown.doubts.back().starts_with("nothing repeats"));
+}
+
 TEST_CASE("a program that only copies has no step", "[planner][time]") {
   TraceWriter writer;
   Work brought{.kind = WorkKind::copy};
