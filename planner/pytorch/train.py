@@ -90,7 +90,9 @@ def config_of(name):
         given = dict(size.split("=") for size in sizes.split(","))
         return auto.for_model(kind, **{size: json.loads(value) for size, value in given.items()})
     except (OSError, ValueError) as error:
-        stop(f"--model {name}: transformers cannot read it: {str(error).strip().splitlines()[0]}")
+        why = str(error).strip().splitlines()[0]
+        stop(f"--model {name}: transformers cannot read it: {why}; torchvision:NAME and timm:NAME "
+             "name models of these libraries")
 
 
 def make_model(settings):

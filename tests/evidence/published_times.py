@@ -350,8 +350,8 @@ def parse_arguments():
                         default=ROOT.parent / "shared/published")
     parser.add_argument("--programs", type=pathlib.Path,
                         default=os.environ.get("SHARDLENS_PUBLISHED_PROGRAMS"))
-    parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--trainer", default=sys.executable,
+    parser.add_argument("--python", type=os.path.abspath, default=sys.executable)
+    parser.add_argument("--trainer", type=os.path.abspath, default=sys.executable,
                         help="a Python with transformers")
     parser.add_argument("--shardlens", type=pathlib.Path,
                         default=ROOT / "build/bin/shardlens")
