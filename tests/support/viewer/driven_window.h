@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -108,16 +109,20 @@ class DrivenWindow {
   /// Returns the number of acts since the last call.
   int take_acts() { return std::exchange(acts_, 0); }
 
-  /// Saves the session until it is as it should be: then all input was drawn, too. The window may
-  /// be slow, so the deadline only matters if it hangs.
+  /// Saves the session until it is as it should be, twice in a row: then all input was drawn, too,
+  /// as the second notch of a wheel. The window may be slow, so the deadline only matters if it
+  /// hangs.
   bool settles(const std::function<bool(const ViewState&)>& wanted) {
     constexpr int kMostSaves = 200;
+    std::optional<ViewState> before;
     for (int i = 0; i < kMostSaves; ++i) {
       std::filesystem::remove(session_);
       do_silently({"key", "ctrl+s"});
       const auto is_saved = [&] { return std::filesystem::exists(session_); };
       if (!tests::wait_until(is_saved, kStandstill)) return false;
-      if (wanted(load_session(session_))) return true;
+      ViewState saved = load_session(session_);
+      if (wanted(saved) && saved == before) return true;
+      before = std::move(saved);
     }
     return false;
   }
