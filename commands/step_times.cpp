@@ -46,10 +46,10 @@ const Gpu& gpu_for(const profiler::TimeRequest& request, const std::string& path
   return request.gpu.empty() ? gpu_of(path, header) : find_gpu(request.gpu);
 }
 
-/// Returns nothing if no file is named.
 constexpr const char* kNoStep =
     "has no step: the program asked the GPU for copies at most, so there is no time to predict";
 
+/// Returns nothing if no file is named.
 std::optional<planner::TimeCalibration> calibration_of(const std::string& path, const Gpu& gpu) {
   if (path.empty()) return std::nullopt;
   return planner::TimeCalibration::read(path, gpu);

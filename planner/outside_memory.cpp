@@ -12,6 +12,7 @@
 #include "base/limits.h"
 #include "base/strict_json.h"
 #include "planner/config/options.h"
+#include "planner/cost/action_times.h"
 #include "planner/simulate/simulation.h"
 #include "profiler/null_device/outside_figures.h"
 #include "profiler/report/recording_report.h"
@@ -22,11 +23,6 @@ namespace {
 
 bool is_library(const std::string& name, std::string_view part) {
   return name.find(part) != std::string::npos;
-}
-
-/// Returns how many of the ranks share a node, where they are spread evenly.
-int ranks_on_node(const RankSet& ranks) {
-  return std::clamp(kGpusANode / ranks.stride, 1, ranks.size);
 }
 
 void take_published(OutsideMemory& outside, const profiler::CudaFigure& figure) {
@@ -122,7 +118,7 @@ OutsideMemory outside_memory(const Gpu& gpu, const Schedule& schedule, int64_t c
     const RankSet ranks = schedule.ranks_of(channel);
     outside.nccl_bytes +=
         measured > 0 ? measured
-                     : profiler::published_nccl_bytes(gpu, ranks.size, ranks_on_node(ranks));
+                     : profiler::published_nccl_bytes(gpu, ranks.size, layout_of(ranks).a_node);
   }
   return outside;
 }

@@ -187,9 +187,9 @@ class Search {
   void time(Candidate& candidate, const Config& config) const {
     try {
       const PreparedRun run = prepared(config);
-      candidate.step_time = time_of(run);
-      candidate.step_seconds =
-          candidate.step_time ? candidate.step_time->seconds : cost_of(run).seconds;
+      const StepCost cost = cost_of(run);
+      candidate.step_time = time_of(run, cost);
+      candidate.step_seconds = cost.seconds;
     } catch (const std::invalid_argument& error) {
       candidate.rejected = error.what();
     }

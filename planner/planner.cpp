@@ -188,8 +188,9 @@ void describe(Plan& plan, const PreparedRun& run) {
   }
   plan.outside = run.outside;
   plan.capacity_bytes = run.target.capacity_bytes;
-  plan.step_time = time_of(run);
-  plan.step_seconds = plan.step_time ? plan.step_time->seconds : cost_of(run).seconds;
+  const StepCost cost = cost_of(run);
+  plan.step_time = time_of(run, cost);
+  plan.step_seconds = cost.seconds;
 }
 
 void take_peaks(Plan& plan, const PreparedRun& run, const Simulation& simulation) {

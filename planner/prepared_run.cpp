@@ -150,9 +150,9 @@ StepCost cost_of(const PreparedRun& run) {
   return step_cost(run.spec, run.config, run.train, run.target.gpu);
 }
 
-std::optional<StepTime> time_of(const PreparedRun& run) {
+std::optional<StepTime> time_of(const PreparedRun& run, const StepCost& cost) {
   if (run.target.gpu == nullptr) return std::nullopt;
-  return planned_time(cost_of(run), run.spec, run.config, run.train, *run.target.gpu);
+  return planned_time(cost, run.spec, run.config, run.train, *run.target.gpu);
 }
 
 StepCost evaluation_cost_of(const PreparedRun& run) {

@@ -58,8 +58,8 @@ RunResult simulate(const PreparedRun& run, const AllocatorSettings& settings,
                    int64_t capacity_bytes = kUnlimitedBytes);
 
 StepCost cost_of(const PreparedRun& run);
-/// Returns the time of a training step on a GPU; nothing on a CPU.
-std::optional<StepTime> time_of(const PreparedRun& run);
+/// Returns the time of a training step that costs as much on a GPU; nothing on a CPU.
+std::optional<StepTime> time_of(const PreparedRun& run, const StepCost& cost);
 StepCost evaluation_cost_of(const PreparedRun& run);
 
 /// Returns the reserved bytes of the peak plus memory outside the allocator.

@@ -135,10 +135,10 @@ double whole_bytes(const Action& action, int ranks) {
 double host_collective_seconds(const Action& action, const RankSet& ranks, const Rates& rates) {
   const double n = ranks.size;
   const double part = action.kind == ActionKind::all_reduce ? 2 * (n - 1) / n : (n - 1) / n;
-  const int neighbours = std::max(1, kGpusANode / ranks.stride);  // of the set, in one node
-  const double gbps = ranks.size <= neighbours
+  const RankLayout layout = layout_of(ranks);
+  const double gbps = layout.nodes() == 1
                           ? rates.link_gbps
-                          : std::min(rates.link_gbps, rates.network_gbps * neighbours);
+                          : std::min(rates.link_gbps, rates.network_gbps * layout.a_node);
   return kLatencyOnHost + part * whole_bytes(action, ranks.size) / (gbps * 1e9 * kReachedOnHost);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 namespace shardlens::planner {
 
@@ -44,6 +45,11 @@ bool are_alike(const WorkTrace& trace, const TraceRound& one, const TraceRound& 
     const WorkItem &first = trace.items[a], &second = trace.items[b];
     return first.work == second.work && first.stream == second.stream;
   });
+}
+
+/// True for what a GPU does beside filling and copying memory.
+bool is_work(WorkKind kind) {
+  return is_run(kind) && kind != WorkKind::copy && kind != WorkKind::set;
 }
 
 /// Returns the items of a kind.
@@ -101,40 +107,28 @@ Rounds turns(const WorkTrace& trace) {
 /// Rounds that begin with the rarest piece among those that are asked for from the beginning of the
 /// work to its end. If all of them come as often, a round may be one layer of a model: none then.
 Rounds rarest_pieces(const WorkTrace& trace) {
-  struct Places {
-    size_t first = 0, last = 0, count = 0;
-    size_t span() const { return last - first; }
-  };
+  using Places = std::vector<size_t>;  // of one piece among the items
   std::map<uint32_t, Places> places;
   for (size_t i = 0; i < trace.items.size(); ++i) {
     const WorkItem& item = trace.items[i];
-    const WorkKind kind = trace.work_of(item).kind;
-    if (!is_run(kind) || kind == WorkKind::copy || kind == WorkKind::set || item.graph != 0)
-      continue;
-    Places& one = places.try_emplace(item.work, Places{.first = i}).first->second;
-    one.last = i;
-    ++one.count;
+    if (is_work(trace.work_of(item).kind) && item.graph == 0) places[item.work].push_back(i);
   }
+  const auto span_of = [](const Places& all) { return all.back() - all.front(); };
   size_t longest = 0;
-  for (const auto& [work, one] : places) longest = std::max(longest, one.span());
-  std::erase_if(places, [longest](const auto& one) {
-    const auto span = static_cast<double>(one.second.span());
-    return one.second.count < kFewestPieces || span < kMostlyAll * static_cast<double>(longest);
+  for (const auto& [work, all] : places) longest = std::max(longest, span_of(all));
+  std::erase_if(places, [&](const auto& one) {
+    const auto span = static_cast<double>(span_of(one.second));
+    return one.second.size() < kFewestPieces || span < kMostlyAll * static_cast<double>(longest);
   });
   if (places.empty()) return {};
   const auto [least, most] =
-      std::ranges::minmax_element(places, {}, [](const auto& one) { return one.second.count; });
-  if (most->second.count < 2 * least->second.count) return {};
-  const uint32_t rarest = least->first;
-  std::vector<size_t> borders;
-  for (size_t i = 0; i < trace.items.size(); ++i) {
-    if (trace.items[i].work == rarest) borders.push_back(i);
-  }
-  const profiler::Work& piece = trace.work[rarest];
+      std::ranges::minmax_element(places, {}, [](const auto& one) { return one.second.size(); });
+  if (most->second.size() < 2 * least->second.size()) return {};
+  const profiler::Work& piece = trace.work[least->first];
   const std::string& from = trace.strings[trace.calls[piece.call].name];
-  return {between(trace, borders), "the work from one " +
-                                       (from.empty() ? trace.name_of(piece) : from) +
-                                       " to the next: the program marks none"};
+  return {between(trace, least->second), "the work from one " +
+                                             (from.empty() ? trace.name_of(piece) : from) +
+                                             " to the next: the program marks none"};
 }
 
 /// The parts of the trace that end with a wait.
@@ -156,8 +150,7 @@ size_t runs_in(const WorkTrace& trace, const TraceRound& round) {
 /// model to the GPU, tensor by tensor.
 bool does_work(const WorkTrace& trace, const TraceRound& round) {
   return std::ranges::any_of(round.items, [&trace](size_t item) {
-    const WorkKind kind = trace.work_of(trace.items[item]).kind;
-    return is_run(kind) && kind != WorkKind::copy && kind != WorkKind::set;
+    return is_work(trace.work_of(trace.items[item]).kind);
   });
 }
 
@@ -208,9 +201,10 @@ std::vector<size_t> kinds_of(const WorkTrace& trace, const std::vector<TraceRoun
 /// Returns the rounds that are like the last one, one after the other; if it is alone, those of the
 /// kind that at least half of the rounds have; else none.
 std::vector<size_t> alike_rounds(const std::vector<size_t>& kinds) {
-  std::vector<size_t> alike;
-  for (size_t i = kinds.size(); i-- > 0 && kinds[i] == kinds.back();)
-    alike.insert(alike.begin(), i);
+  const auto other =
+      std::find_if(kinds.rbegin(), kinds.rend(), [&](size_t kind) { return kind != kinds.back(); });
+  std::vector<size_t> alike(static_cast<size_t>(other - kinds.rbegin()));
+  std::iota(alike.begin(), alike.end(), kinds.size() - alike.size());
   if (alike.size() > 1) return alike;
   std::map<size_t, std::vector<size_t>> by_kind;
   for (size_t i = 0; i < kinds.size(); ++i) by_kind[kinds[i]].push_back(i);

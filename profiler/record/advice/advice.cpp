@@ -143,12 +143,9 @@ std::optional<PlaceTotal> largest_checkpoint(const Evidence& e) {
   return found == rows.end() ? std::nullopt : std::optional(*found);
 }
 
-/// Returns the line whose backward makes the largest gradient that no optimizer uses.
-std::string line_of_unstepped(const Evidence& e) {
-  const auto found = std::ranges::find_if(e.blocks, [&](const NamedAllocation& block) {
-    return block.category == Category::gradient && block.name == e.uses.largest_unstepped;
-  });
-  return found == e.blocks.end() ? "" : std::string(place_of(found->label));
+/// True for the largest gradient that no optimizer uses.
+bool is_largest_unstepped(const Evidence& e, const NamedAllocation& block) {
+  return block.category == Category::gradient && block.name == e.uses.largest_unstepped;
 }
 
 /// Returns how much less a program may take whose parameters are never whole: at most what other
@@ -275,12 +272,13 @@ constexpr auto kRules = std::to_array<Rule>({
     {"unused_gradients", true,
      [](const Evidence& e) { return if_much(e, e.uses.unstepped_gradient_bytes); }, grows,
      [](const Evidence& e, const std::string& bytes) {
+       const NamedAllocation* const largest = largest_block(e, is_largest_unstepped);
        return fmt::format(
            "{} are gradients of {} parameters that no optimizer has, such as {}: "
            "requires_grad_(False) "
            "on these, or torch.no_grad() around their forward{}, if you do not use them",
            bytes, e.uses.unstepped_gradients, shown(e.uses.largest_unstepped),
-           at(line_of_unstepped(e)));
+           at(largest == nullptr ? "" : place_of(largest->label)));
      }},
     {"evaluation_without_no_grad", true,
      [](const Evidence& e) {

@@ -36,6 +36,8 @@ StepCost cost(const std::vector<std::string>& flags) {
   return cost_of(run);
 }
 
+std::optional<StepTime> planned_step(const PreparedRun& run) { return time_of(run, cost_of(run)); }
+
 /// One collective of 1 GB from each of `world` ranks, on a model that computes next to nothing.
 double collective_seconds(ActionKind kind, int world, int shards, Channel channel, const Gpu* gpu) {
   const models::ModelSpec spec =
@@ -187,7 +189,7 @@ TEST_CASE("planned steps take as long as those of an H100", "[planner][cost][tim
                          "--strategy", "single", "--device", "null:h100", "--data", "synthetic"})
             .config;
     const std::optional<StepTime> time =
-        time_of(prepare(spec_of(config), config, target_of(config, ""), {}));
+        planned_step(prepare(spec_of(config), config, target_of(config, ""), {}));
     REQUIRE(time.has_value());
     const double measured = row["step_ms"]["median"].get<double>() * 1e-3;
     // The clock was the host's, which may run ahead of the GPU for several small steps.
@@ -247,7 +249,8 @@ TEST_CASE("planned steps take as long as published ones of other trainers",
     flags.insert(flags.end(), {"--param-dtype", "bf16", "--data", "synthetic"});
     const Config config = parse_arguments(flags).config;
     const models::ModelSpec spec = models::make_spec(step.what, step.sizes);
-    const std::optional<StepTime> time = time_of(prepare(spec, config, target_of(config, ""), {}));
+    const std::optional<StepTime> time =
+        planned_step(prepare(spec, config, target_of(config, ""), {}));
     REQUIRE(time.has_value());
     std::printf("  %-18s %8.1f ms, predicted %8.1f ms (%.1f to %.1f)\n", step.what,
                 step.milliseconds, time->seconds * 1e3, time->low() * 1e3, time->high() * 1e3);
