@@ -104,6 +104,14 @@ double parse_percent(std::string_view flag, std::string_view text) {
   return percent;
 }
 
+std::string free_path(const std::string& path) {
+  std::string free = path;
+  std::error_code unreadable;
+  for (int i = 2; std::filesystem::exists(free, unreadable); ++i)
+    free = fmt::format("{}-{}", path, i);
+  return free;
+}
+
 std::string default_folder(const std::vector<std::string>& command) {
   std::string name = std::filesystem::path(command.front()).stem();
   for (const std::string& word : command) {
@@ -114,7 +122,7 @@ std::string default_folder(const std::vector<std::string>& command) {
   ::localtime_r(&now, &local);
   char time[32];
   std::strftime(time, sizeof time, "%Y%m%d-%H%M%S", &local);
-  return fmt::format("runs/{}-{}", name, time);
+  return free_path(fmt::format("runs/{}-{}", name, time));
 }
 
 std::string shell_word(const std::string& word) {

@@ -38,8 +38,12 @@ double parse_percent(std::string_view flag, std::string_view text);
 std::vector<std::string> recordings_of(const std::string& run_or_file,
                                        std::optional<int32_t> rank = std::nullopt);
 
+/// Returns the path, or with "-2", "-3" and so on behind it the first that does not exist: two runs
+/// may begin in one second.
+std::string free_path(const std::string& path);
+
 /// Returns "runs/train-20261127-203000", where the recording of a command goes if nobody says
-/// where: its last script gives the name, or else its first word.
+/// where: its last script gives the name, or else its first word. The folder does not exist.
 std::string default_folder(const std::vector<std::string>& command);
 
 /// Returns a word quoted for a shell, or the word itself if a shell reads it as it is.

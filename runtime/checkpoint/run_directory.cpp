@@ -19,6 +19,7 @@
 #include "base/durable_files.h"
 #include "base/input_file.h"
 #include "base/limits.h"
+#include "base/process/command_line.h"
 #include "base/strict_json.h"
 #include "planner/config/options.h"
 #include "runtime/checkpoint/checkpoint_store.h"
@@ -35,11 +36,13 @@ constexpr std::array kOwnFiles = {
     "config.json", "result.json", "metrics.jsonl", "events.jsonl", "logs", "profiles", ".id"};
 
 fs::path run_path(const planner::Config& config) {
-  const std::string name =
-      config.name.empty()
-          ? fmt::format("{}-{}-{:%Y%m%d-%H%M%S}", fs::path(config.model).stem().string(),
-                        to_string(config.strategy), fmt::localtime(std::time(nullptr)))
-          : config.name;
+  if (config.name.empty()) {
+    const std::string usual =
+        fmt::format("{}-{}-{:%Y%m%d-%H%M%S}", fs::path(config.model).stem().string(),
+                    to_string(config.strategy), fmt::localtime(std::time(nullptr)));
+    return free_path((fs::path(config.storage) / usual).string());
+  }
+  const std::string& name = config.name;
   if (name == "." || name == ".." || name.find('/') != std::string::npos) {
     throw std::invalid_argument(fmt::format(
         "--name {}: a run's name must be a folder's name; leave out slashes and dots", name));

@@ -72,6 +72,15 @@ TEST_CASE("a run without a name is named by model, strategy and time") {
   CHECK_THAT(tests::read_file(run.path() / "config.json"), ContainsSubstring(name));
 }
 
+TEST_CASE("runs without a name that begin in one second have folders of their own") {
+  const tests::TemporaryFolder folder;
+  planner::Config config = config_in(folder);
+  config.name.clear();
+  const RunDirectory first = RunDirectory::open(config);
+  const RunDirectory second = RunDirectory::open(config);
+  CHECK(first.path() != second.path());
+}
+
 TEST_CASE("a live run keeps all other starts out, --fresh too") {
   const tests::TemporaryFolder folder;
   planner::Config config = config_in(folder);
