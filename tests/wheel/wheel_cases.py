@@ -77,8 +77,9 @@ class Installed:
             "PATH": f"{self.venv}/bin:{compilers}:/usr/bin:/bin",
             "HOME": str(self.home),
             "TMPDIR": str(self.temporary),
-            "PYTHONDONTWRITEBYTECODE": "1",
         }
+        for name in ("PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"):
+            self.environment[name] = os.environ.get(name, "")
         self.torch_python, self.torch = torch_python()
 
     def shardlens(self, *arguments, more=None):
