@@ -64,6 +64,13 @@ JudgedRank judge_one(const RecordOptions& options, const std::string& path, cons
   return rank;
 }
 
+/// Returns "not drawn on the host: values of 290 tensors (29.91 GiB), ...".
+std::string left_out_text(const LeftOutFills& fills) {
+  return fmt::format(
+      "  not drawn on the host: random values of {} tensor{} ({}), which nothing read\n",
+      fills.tensors, fills.tensors == 1 ? "" : "s", bytes_text(fills.bytes));
+}
+
 }  // namespace
 
 std::vector<JudgedRank> judge(const RecordOptions& options, const RecordedRun& run,
@@ -84,6 +91,7 @@ std::string verdict_text(const JudgedRank& rank) {
   if (const auto& comparison = rank.comparison) {
     text += fmt::format("  {}{}\n", comparison->is_equal ? "" : "in doubt: ", comparison->line);
   }
+  if (rank.facts.left_out.tensors > 0) text += left_out_text(rank.facts.left_out);
   for (const HoldingVariable& holder : rank.report.holders) {
     text += fmt::format("  held by {}\n", holder_text(holder));
   }

@@ -70,13 +70,26 @@ Device parse_device(const std::string& text, const std::string& capacity) {
   return {.kind = DeviceKind::null, .gpu = gpu, .capacity_bytes = parse_capacity(capacity)};
 }
 
+struct GivenFlag {
+  const char* flag;
+  bool is_given;
+};
+
 /// Throws if a flag is given that only applies to a null device: this machine's ranks and memory
 /// are fixed.
-void expect_null_device(const std::string& flag, bool is_given) {
-  if (!is_given) return;
+void expect_no_simulation(const RecordOptions& options, std::vector<GivenFlag> flags) {
+  flags.insert(flags.end(), {{"--world", options.world_size.has_value()},
+                             {"--rank", options.rank.has_value()},
+                             {"--gpus-per-node", options.gpus_per_node.has_value()},
+                             {"--true", !options.true_at.empty()},
+                             {"--find-levers", options.looks},
+                             {"--time", options.traces_work},
+                             {"--calibration", !options.calibration.empty()}});
+  const auto found = std::ranges::find_if(flags, &GivenFlag::is_given);
+  if (found == flags.end()) return;
   throw std::invalid_argument(fmt::format(
       "{}: only applies to a simulated GPU; remove it, or name one, such as --device null:h100",
-      flag));
+      found->flag));
 }
 
 void check_nodes(const RecordOptions& options) {
@@ -143,6 +156,12 @@ WantedRanks parse_ranks(const std::string& text) {
     begin = end + 1;
   }
   return wanted;
+}
+
+/// Returns true if all values are to be drawn.
+bool parse_init(const std::string& text) {
+  if (text.empty() || text == "skip" || text == "keep") return text == "keep";
+  throw std::invalid_argument(fmt::format("--init {}: unknown; give skip or keep", text));
 }
 
 Routing parse_routing(const std::string& text) {
@@ -216,7 +235,7 @@ RecordOptions parse_record_options(const Words& arguments) {
   if (dashes != arguments.end()) options.command.assign(dashes + 1, arguments.end());
   CLI::App app;
   app.set_help_flag();
-  std::string device(kCuda), capacity, beside, ranks, routing, with, lengths, fail_on;
+  std::string device(kCuda), capacity, beside, ranks, routing, init, with, lengths, fail_on;
   app.add_flag("--help,-h", options.help);
   app.add_option("--device", device);
   app.add_option("--capacity", capacity);
@@ -229,6 +248,7 @@ RecordOptions parse_record_options(const Words& arguments) {
   app.add_option("--steps", options.steps)->check(positive_number());
   app.add_option("--timeout", options.timeout_s)->check(positive_number());
   app.add_option("--routing", routing);
+  app.add_option("--init", init);
   app.add_option("--true", options.true_at)->allow_extra_args(false);
   app.add_option("--with", with);
   app.add_option("--lengths", lengths);
@@ -253,23 +273,18 @@ RecordOptions parse_record_options(const Words& arguments) {
   }
   options.device = parse_device(device, capacity);
   if (options.is_attached()) {
-    expect_null_device("--capacity", !capacity.empty());
-    expect_null_device("--beside", !beside.empty());
-    expect_null_device("--world", options.world_size.has_value());
-    expect_null_device("--rank", options.rank.has_value());
-    expect_null_device("--ranks", !ranks.empty());
-    expect_null_device("--gpus-per-node", options.gpus_per_node.has_value());
-    expect_null_device("--routing", !routing.empty());
-    expect_null_device("--true", !options.true_at.empty());
-    expect_null_device(lengths.empty() ? "--with" : "--lengths", !with.empty());
-    expect_null_device("--find-levers", options.looks);
-    expect_null_device("--time", options.traces_work);
-    expect_null_device("--calibration", !options.calibration.empty());
+    expect_no_simulation(options, {{"--capacity", !capacity.empty()},
+                                   {"--beside", !beside.empty()},
+                                   {"--ranks", !ranks.empty()},
+                                   {"--routing", !routing.empty()},
+                                   {"--init", !init.empty()},
+                                   {lengths.empty() ? "--with" : "--lengths", !with.empty()}});
   }
   check_gpu_index(options);
   if (!options.calibration.empty()) options.traces_work = true;
   options.may_grow = !parse_fail_on(fail_on);
   options.beside_bytes = parse_beside(beside);
+  options.draws_weights = parse_init(init);
   if (!routing.empty()) options.routing = parse_routing(routing);
   if (!ranks.empty()) options.ranks = parse_ranks(ranks);
   if (!with.empty()) options.levers = parse_levers(with);
@@ -308,6 +323,8 @@ std::string record_help() {
          "  --routing HOW      how tokens choose experts if their scores are unknown: balanced\n"
          "                     (default), skewed:F, where the busiest expert gets F times its\n"
          "                     share, or worst: this rank's experts get all tokens\n"
+         "  --init HOW         what weights on the host are filled with at random: skip (default)\n"
+         "                     draws what the program reads there, keep draws all\n"
          "  --true FILE:LINE   if the program branches there on a tensor whose value is unknown,\n"
          "                     it is True, not False; a number that it reads there is 1, not 0;\n"
          "                     FILE:LINE:N starts at the Nth time; may be repeated\n"

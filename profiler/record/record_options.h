@@ -33,6 +33,7 @@ struct RecordOptions {
   bool may_grow = true;  // false: a program that grows ends with an exit code of its own
   std::vector<std::string> true_at;  // "train.py:30": tensors of the null device are True there
   Routing routing;                   // how tokens choose experts if scores are not known
+  bool draws_weights = false;        // also random values on the host that nobody reads
   bool traces_work = false;          // also what its GPU is asked to do (recording/work.h)
   std::string calibration;           // a file with times of the GPU (planner/time/calibration.h)
   std::vector<Lever> levers;         // changes to the program

@@ -180,6 +180,7 @@ RecordFacts read_record_facts(const std::string& recording) {
   const auto json = facts_beside(recording);
   if (!json) return {};
   const auto read = json->value("values_read", nlohmann::json());
+  const auto fills = json->value("fills", nlohmann::json());
   return {.retries = whole_in(*json, "retries").value_or(0),
           .steps = whole_in(*json, "steps").value_or(0),
           .shapes = whole_in(read, "shapes").value_or(0),
@@ -188,6 +189,8 @@ RecordFacts read_record_facts(const std::string& recording) {
           .groups = groups_in(*json),
           .doubts = doubts_in(*json),
           .uses = read_program_uses(json->value("uses", nlohmann::json())),
+          .left_out = {.tensors = whole_in(fills, "left_out").value_or(0),
+                       .bytes = whole_in(fills, "bytes").value_or(0)},
           .is_history = json->value("history", nlohmann::json()) == true,
           .is_known = true};
 }

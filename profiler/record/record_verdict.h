@@ -38,6 +38,12 @@ struct Replays {
 };
 
 /// Holds what the recorded process reported about itself when it ended.
+/// Random fills of weights on the host that were left out, since nothing read the values.
+struct LeftOutFills {
+  int64_t tensors = 0;
+  int64_t bytes = 0;
+};
+
 struct RecordFacts {
   int64_t retries = 0;  // allocations served after cached memory was freed
   int64_t steps = 0;
@@ -48,6 +54,7 @@ struct RecordFacts {
   std::vector<std::string> doubts = {};       // what the recording may lack, one line each
   ProgramUses uses = {};                      // what the program does already to take less
   Replays replays = {};
+  LeftOutFills left_out = {};
   bool is_history = false;  // recorded by PyTorch's own memory history
   bool is_known = false;    // false: the process ended without reporting
 };

@@ -114,6 +114,7 @@ nlohmann::json options_json(const RecordOptions& options, const PythonProgram& p
           {"gpu_index", or_null(options.gpu_index)},
           {"steps", or_null(options.steps)},
           {"true_at", options.true_at},
+          {"init", options.draws_weights ? "keep" : "skip"},
           {"routing", static_cast<int>(options.routing.kind)},
           {"routing_factor", options.routing.factor},
           {"levers", levers_json(options.levers)},

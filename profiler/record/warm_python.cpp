@@ -67,7 +67,7 @@ bool WarmPython::suits(const RecordOptions& variant) const {
   const auto environment_of = [](const RecordOptions& one) {
     return std::tie(one.device.gpu, one.device.capacity_bytes, one.world_size, one.rank,
                     one.gpus_per_node, one.gpu_index, one.beside_bytes, one.true_at,
-                    one.routing.kind, one.routing.factor);
+                    one.routing.kind, one.routing.factor, one.draws_weights);
   };
   return !why_not_ && can_be_forked(variant) && environment_of(variant) == environment_of(options_);
 }

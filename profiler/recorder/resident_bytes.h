@@ -24,6 +24,10 @@ inline int64_t untouched_pinned_bytes() {
   return untouched == nullptr ? 0 : static_cast<int64_t>(untouched());
 }
 
+/// Returns what the program would have touched if its fills were not postponed
+/// (profiler/record/known/postponed_fills.h); null if none ever is.
+inline int64_t (*untouched_host_bytes)() = nullptr;
+
 /// Returns the bytes of this process in the host's memory; 0 if the host does not say.
 inline int64_t resident_bytes() {
   std::FILE* file = std::fopen("/proc/self/statm", "r");
@@ -32,7 +36,8 @@ inline int64_t resident_bytes() {
   const int read = std::fscanf(file, "%lld %lld", &total_pages, &resident_pages);
   std::fclose(file);
   if (read != 2) return 0;
-  return resident_pages * ::sysconf(_SC_PAGESIZE) + untouched_pinned_bytes();
+  const int64_t untouched = untouched_host_bytes == nullptr ? 0 : untouched_host_bytes();
+  return resident_pages * ::sysconf(_SC_PAGESIZE) + untouched_pinned_bytes() + untouched;
 }
 
 }  // namespace shardlens::profiler

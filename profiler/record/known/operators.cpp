@@ -130,6 +130,13 @@ Effect effect_of(const c10::OperatorHandle& handle, string_view space, string_vi
   return is_random || is_among(kNotComputed, name) ? Effect::writes : Effect::computes;
 }
 
+/// False for an operator that leaves the work to others: these are seen when they are called.
+bool reads_host(const c10::OperatorHandle& handle, string_view name) {
+  if (name == "_local_scalar_dense" || name == "copy_") return true;
+  if (is_view(handle.schema()) || is_among(kNoEffect, name)) return false;
+  return handle.hasKernelForDispatchKey(c10::DispatchKey::CPU);
+}
+
 KnownOperator facts_of(const c10::OperatorHandle& handle) {
   const c10::FunctionSchema& schema = handle.schema();
   const string_view full = schema.name();
@@ -150,7 +157,9 @@ KnownOperator facts_of(const c10::OperatorHandle& handle) {
                       .lacks_whole_numbers = name == "histc",
                       .chooses = name == "topk",
                       .places = places_by_values(name),
-                      .writes_by_index = name == "_index_put_impl_"};
+                      .writes_by_index = name == "_index_put_impl_",
+                      .copies = name == "copy_",
+                      .reads_host = space != "aten" || reads_host(handle, name)};
   for (const c10::Argument& argument : schema.arguments()) {
     facts.uses.push_back(use_of(argument, name));
     facts.writes_arguments = facts.writes_arguments || is_written(argument);

@@ -49,6 +49,8 @@ struct KnownOperator {
   bool chooses = false;              // chooses the largest of its first argument
   bool places = false;               // places something by its arguments' values (experts.h)
   bool writes_by_index = false;  // writes elements of its first argument that the second selects
+  bool copies = false;           // its second argument to its first
+  bool reads_host = false;       // reads arguments on the host, or writes parts of them
 };
 
 /// Returns the facts about the operator that is being called, or facts without a handle for a part

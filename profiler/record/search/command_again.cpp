@@ -33,6 +33,7 @@ std::vector<std::string> flags_again(const RecordOptions& options, int64_t memor
   if (options.routing.kind != Routing::Kind::balanced) {
     flags.insert(flags.end(), {"--routing", routing_text(options.routing)});
   }
+  if (options.draws_weights) flags.insert(flags.end(), {"--init", "keep"});
   for (const std::string& place : options.true_at) {
     flags.insert(flags.end(), {"--true", place});
   }

@@ -20,12 +20,13 @@ import dataclasses
 import json
 import os
 import pathlib
+import random
 import subprocess
 import sys
 import tempfile
 import time
 
-from recorded import HERE, PROGRAM, PYTHON, report_of, sampled, shardlens
+from recorded import HERE, PROGRAM, PYTHON, OnNullDevice, report_of, sampled, shardlens
 
 MOST_UNCLASSED = 0.06
 RANKS = [(0, 2), (5, 16), (511, 512), (0, 16), (0, 512), (15, 16), (1, 2)]
@@ -241,6 +242,33 @@ def check_llama_8b():
         raise AssertionError(f"{host:.2f} GiB of host memory")
 
 
+def check_fills(seed):
+    """A program reads the same random values on the host whatever --init says."""
+    print(f"fills, seed {seed}", flush=True)
+    told = {}
+    for how in ("keep", "skip"):
+        with tempfile.TemporaryDirectory() as folder:
+            run = OnNullDevice(folder, PYTHON, HERE / "scripts" / "fills.py", seed,
+                               flags=["--init", how])
+            run.expect(0, "as PyTorch counted: equal")
+            told[how] = [line for line in run.text.splitlines() if line.startswith("read:")]
+            fills = json.loads((run.out / "profiles" / "rank0.json").read_text())["fills"]
+            if (fills["left_out"] + fills["drawn"] > 0) != (how == "skip"):
+                raise AssertionError(f"--init {how}: {fills}")
+    for kept, skipped in zip(*told.values(), strict=True):
+        if kept != skipped:
+            raise AssertionError(f"{kept}, but {skipped} with --init skip")
+
+
+def fails_in_fills(seed):
+    try:
+        check_fills(seed)
+    except AssertionError as error:
+        print(f"FAILED  fills, seed {seed}: {error}", flush=True)
+        return True
+    return False
+
+
 def main():
     if sys.argv[1] == "facts":
         return print_facts(ONCE)
@@ -254,6 +282,8 @@ def main():
             except AssertionError as error:
                 failed += 1
                 print(f"FAILED  {name}: {error}", flush=True)
+    for seed in random.sample(range(1 << 16), 1 if sys.argv[1] == "quick" else 10):
+        failed += fails_in_fills(seed)
     if sys.argv[1] == "long":
         check_llama_8b()
     return 1 if failed else 0

@@ -13,6 +13,7 @@ SHARDLENS_RECORD is the JSON that the command wrote (profiler/record/recorded_ru
   steps       the optimizer step to end after, or null: none
   routing     how tokens choose experts, and routing_factor, as shardlens_set_routing takes them
   true_at     where unknown tensors that the program decides by are True, as "train.py:30"
+  init        "keep": random values of weights on the host are all drawn (fills.py)
   levers      what --with changes (levers/), as {"recompute": "full"}
   look        True: find out which levers apply, and change nothing
   holders     True: find the variables that hold what grows (holders.py)
@@ -41,8 +42,8 @@ IS_SERVER = "SHARDLENS_WARM" in os.environ  # forks for variants (warm.py), or w
 
 def _changes():
     """Returns, by a module's name, the functions that change it once it has been executed."""
-    from . import (collectives, cudnn, experts, missing_calls, parts, ranks, recording, timing, uses,
-                   values)
+    from . import (collectives, cudnn, experts, fills, missing_calls, parts, ranks, recording, timing,
+                   uses, values)
 
     always = {
         "torch": [recording.follow_values if ASKED_FOR else recording.prepare, uses.prepare,
@@ -68,7 +69,7 @@ def _changes():
         return always | {"torch.multiprocessing.spawn": [ranks.tell_spawned],
                          "torch.nn.parallel.distributed": [uses.watch_ddp]}
     return always | {
-        "torch": [*always["torch"], cudnn.prepare, values.watch,
+        "torch": [*always["torch"], cudnn.prepare, values.watch, fills.watch,
                   ranks.count_null_devices],
         "ctypes": [missing_calls.watch_ctypes],
         "torch.distributions.distribution": [values.check_no_arguments],

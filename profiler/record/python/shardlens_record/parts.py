@@ -19,6 +19,9 @@ class _Program:
     stepping = []  # the optimizers whose step has begun, the outermost first
 
 
+before_saves = []  # functions that are called before a file is written
+
+
 def begin(recorder):
     _Program.recorder = recorder
     _Program.thread = threading.get_ident()
@@ -31,6 +34,9 @@ def _takes_time(part):
     def wrap(inner):
         @functools.wraps(inner)
         def call(*args, **kwargs):
+            if part == _CHECKPOINT:
+                for prepare in before_saves:
+                    prepare()
             recorder = _Program.recorder
             if recorder is None or threading.get_ident() != _Program.thread:
                 return inner(*args, **kwargs)

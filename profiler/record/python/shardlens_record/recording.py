@@ -14,7 +14,7 @@ import time
 import weakref
 
 from . import (IS_ATTACHED, OPTIONS, account, blocks, bounds, compiled, counters, cudnn, experts,
-               groups, history, library, models, parts, ranks, sources, timing, uses, values)
+               fills, groups, history, library, models, parts, ranks, sources, timing, uses, values)
 from .guards import describe, doubts, guarded, replace, say
 
 # Most programs are recorded without it, and start sooner.
@@ -261,7 +261,7 @@ def end():
     taken += [counters.doubt_of(other, found["gpu"]) for other in others]
     taken += timing.doubts(predicted, _traces_work(), fault)
     facts |= {"doubts": OPTIONS["doubts"] + doubts() + bounds.doubts() + taken, "other_gpus": others}
-    facts |= {"communicators": groups.made(), "groups": groups.all_ranks()}
+    facts |= {"communicators": groups.made(), "groups": groups.all_ranks(), "fills": fills.facts()}
     facts |= {"uses": uses.all_uses(steps), "holders": holders.all_found() if holders else []}
     facts |= {"sources": sources.fingerprints()}
     with open(_file("json"), "w", encoding="utf-8") as file:

@@ -30,6 +30,11 @@ def _caller():
     return program_code.own_frame(frame) or program_code.frame_outside_pytorch(frame)
 
 
+def has_trained():
+    """True from the first backward on."""
+    return _BACKWARDS in _facts
+
+
 def _note(what):
     """Notes the program's line that uses this; cheap if the same call was noted before."""
     outer = sys._getframe(1)
