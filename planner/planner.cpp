@@ -84,12 +84,6 @@ PlanFailure failure_at(const PreparedRun& run, const Timeline& timeline, size_t 
 
 // ---- the verdict --------------------------------------------------------------------------------
 
-/// True for settings under which a request may fail although the device has room for all reserved
-/// memory.
-bool limits_itself(const AllocatorSettings& settings) {
-  return settings.memory_fraction < 1 || settings.garbage_collection_threshold > 0;
-}
-
 void find_least(Plan& plan, const Replay& replay, const AllocatorSettings& settings) {
   const int64_t outside = plan.outside.total_bytes();
   const auto most = static_cast<int64_t>(static_cast<double>(plan.peak.reserved_bytes) /
@@ -150,7 +144,7 @@ void find_bands(Plan& plan, const Replay& replay, const AllocatorSettings& setti
                    ? peaks_over_orders(replay, settings)
                    : profiler::exact_bands(plan.peak.allocated_bytes, plan.peak.reserved_bytes);
   const int64_t most_bytes = plan.bands->reserved.most_bytes + plan.outside.most_bytes();
-  if (most_bytes <= *plan.capacity_bytes && !limits_itself(settings)) return;
+  if (most_bytes <= *plan.capacity_bytes && !settings.limits_itself()) return;
   if (addresses_decide) {
     const int64_t outside_bytes = plan.outside.total_bytes();
     plan.verdict_doubts = profiler::doubts_of(
@@ -165,7 +159,7 @@ void judge_gpu(Plan& plan, const PreparedRun& run, const Timeline& timeline,
   const Replay replay(timeline.events());
   find_least(plan, replay, settings);
   const bool is_tight = *plan.capacity_bytes < plan.least_fast_bytes;
-  if (is_tight || limits_itself(settings)) judge_with(plan, run, timeline, replay, settings);
+  if (is_tight || settings.limits_itself()) judge_with(plan, run, timeline, replay, settings);
   if (options.finds_bands) find_bands(plan, replay, settings);
 }
 

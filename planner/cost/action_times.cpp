@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <tuple>
 
 #include "base/check.h"
 #include "planner/time/operators.h"
@@ -152,6 +153,19 @@ double launches_of(const ModelSpec& spec, const UnitSpec& unit) {
   return kLaunchesAMatrix * (1 + static_cast<double>(matrices_of(spec, unit).size()));
 }
 
+/// True for units that do the same work, as the layers of a model do.
+bool are_alike(const ModelSpec& spec, const UnitSpec& a, const UnitSpec& b) {
+  const auto shape_of = [&](int index) -> const auto& {
+    return spec.parameters[static_cast<size_t>(index)].shape;
+  };
+  const auto attends = [](const UnitSpec& unit) {
+    const models::AttentionSpec& sizes = unit.attention;
+    return std::tuple(sizes.heads, sizes.tokens, sizes.width, sizes.is_causal);
+  };
+  return a.rows == b.rows && a.looks_up == b.looks_up && attends(a) == attends(b) &&
+         std::ranges::equal(a.parameters, b.parameters, {}, shape_of, shape_of);
+}
+
 }  // namespace
 
 double ActionTime::seconds() const {
@@ -178,9 +192,13 @@ ActionTimes::ActionTimes(const ModelSpec& spec, const Config& config, const Sche
   for (const Action& action : schedule.actions) {
     if (action.kind == ActionKind::backward) ++segments_[{action.unit, action.microbatch}];
   }
-  for (const UnitSpec& unit : spec.units) {
-    forward_.push_back(forward_of(unit));
-    backward_.push_back(backward_of(unit));
+  for (size_t i = 0; i < spec.units.size(); ++i) {
+    const UnitSpec& unit = spec.units[i];
+    const auto alike = std::ranges::find_if(
+        spec.units, [&](const UnitSpec& other) { return are_alike(spec, other, unit); });
+    const auto first = static_cast<size_t>(alike - spec.units.begin());
+    forward_.push_back(first < i ? forward_[first] : forward_of(unit));
+    backward_.push_back(first < i ? backward_[first] : backward_of(unit));
   }
 }
 

@@ -144,7 +144,11 @@ int64_t Replay::least_capacity_bytes(const AllocatorSettings& settings, int64_t 
   while (high - low > 1) {
     const int64_t middle = low + (high - low) / 2;
     tried.capacity_bytes = middle * kPageBytes;
-    (run(tried).failed_event ? low : high) = middle;
+    const ReplayResult result = run(tried);
+    if (result.failed_event) low = middle;
+    // Without what was never reserved, the same requests are served and refused.
+    else
+      high = settings.limits_itself() ? middle : pages(result.peak_reserved_bytes);
   }
   return high * kPageBytes;
 }

@@ -44,6 +44,9 @@ struct AllocatorSettings {
   int64_t max_split_bytes = kUnlimitedBytes;
   int64_t max_non_split_rounding_bytes = int64_t{20} << 20;
 
+  /// True if a request may fail although the device has room for all reserved memory.
+  bool limits_itself() const { return memory_fraction < 1 || garbage_collection_threshold > 0; }
+
   bool operator==(const AllocatorSettings&) const = default;
 };
 
