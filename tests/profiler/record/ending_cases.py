@@ -6,6 +6,7 @@ were not recorded, by exit codes and by what it prints.
 recorded.py says which Python runs them.
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -76,7 +77,8 @@ def check_terminated(folder):
             run.send_signal(signal.SIGTERM)
             out, error = run.communicate(timeout=60)
         finally:
-            os.killpg(run.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # all have ended
+                os.killpg(run.pid, signal.SIGKILL)
     if run.returncode != 143 or "no verdict: the command got Terminated" not in out:
         raise AssertionError(f"exit code {run.returncode}\n{out}{error}")
 
