@@ -1,6 +1,7 @@
 """Leaves out random fills of large tensors on the host whose values nobody reads: weights that go to
 a simulated GPU. profiler/record/known/postponed_fills.h says how; `--init keep` draws them all."""
 
+import contextlib
 import ctypes
 import functools
 import sys
@@ -73,9 +74,12 @@ def watch(torch):
 def _postponed(inner, draws_once=lambda *_, **__: True):
     """Returns a fill that waits. It is drawn at once if draws_once(fill, its arguments) is false:
     numbers are then drawn until all are right, and nobody knows how often."""
+    torch = sys.modules["torch"]
 
     @functools.wraps(inner)
     def fill(tensor, *args, **kwargs):
+        if torch.compiler.is_compiling():
+            return inner(tensor, *args, **kwargs)  # Dynamo reads this function
         can_wait = _can_wait(tensor, args, kwargs) and draws_once(inner, *args, **kwargs)
         if can_wait and _postpone(inner, tensor, (args, kwargs)):
             return tensor
@@ -85,8 +89,12 @@ def _postponed(inner, draws_once=lambda *_, **__: True):
 
 
 def _reading(inner):
+    torch = sys.modules["torch"]
+
     @functools.wraps(inner)
     def read(tensor, *args, **kwargs):
+        if torch.compiler.is_compiling():
+            return inner(tensor, *args, **kwargs)
         if _Fills.by_storage and not tensor.is_meta and tensor.device.type == "cpu":
             _draw_for(tensor)
         return inner(tensor, *args, **kwargs)
@@ -94,11 +102,14 @@ def _reading(inner):
     return read
 
 
+@guarded(_WRONG, otherwise=False)
 def _can_wait(tensor, args, kwargs):
     """True for a whole, plain tensor on the host that is too large to be followed on the GPU, if the
     program has not yet begun to train: its own time on the host counts from then on."""
     torch = sys.modules["torch"]
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.device.type != "cpu":
+        return False
+    if tensor.layout is not torch.strided or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         return False
     if tensor.nbytes <= _MOST_KNOWN_BYTES or not tensor.is_floating_point() or uses.has_trained():
         return False
@@ -111,12 +122,13 @@ def _can_wait(tensor, args, kwargs):
     return not _Fills.drawing and not torch.utils._python_dispatch._len_torch_dispatch_stack()
 
 
-@guarded(_WRONG, otherwise=False)
-def _draws_once(function, mean=0.0, std=1.0, a=-2.0, b=2.0):
+def _draws_once(function, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
     """True if a truncated normal distribution is drawn once for each number: PyTorch does so up to
     2.14; later it draws again until all numbers are within the bounds, as they are at once if the
     bounds are farther away than its generator can reach."""
     torch = sys.modules["torch"]
+    if not all(isinstance(one, (int, float)) for one in (mean, std, a, b)) or generator is not None:
+        return False
     if min(mean - a, b - mean) > _MOST_DEVIATIONS * std:
         return True
     narrow = ((), {"a": -0.1, "b": 0.1})
@@ -174,14 +186,13 @@ def _words_of(torch, function, numbers, dtype, arguments):
     args, kwargs = arguments
     tensor = torch.empty(numbers, dtype=dtype, device="cpu")
     _Fills.library.shardlens_begin_draws()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the program's own fill warns
-            with torch.no_grad():
-                function(tensor, *args, **kwargs)
-    finally:
-        words = _Fills.library.shardlens_end_draws()
-    return words
+    is_filled = False
+    with warnings.catch_warnings(), contextlib.suppress(Exception), torch.no_grad():
+        warnings.simplefilter("ignore")  # the program's own fill warns, and raises what this one does
+        function(tensor, *args, **kwargs)
+        is_filled = True
+    words = _Fills.library.shardlens_end_draws()
+    return words if is_filled else -1
 
 
 @guarded(_WRONG)

@@ -3,6 +3,7 @@ read: the same whatever `--init` says. Arguments: a seed."""
 
 import copy
 import hashlib
+import importlib.util
 import io
 import pickle
 import random
@@ -110,6 +111,27 @@ def draw(_):
         show("permutation", torch.randperm(50).tolist())
 
 
+def fill_in_other_ways():
+    """Fills in compiled code, if PyTorch has what its compiler needs, under a transform and in
+    inference mode."""
+
+    def added(tensor):
+        init.trunc_normal_(tensor.uniform_(), std=0.02)
+        return tensor + 1
+
+    if importlib.util.find_spec("filelock"):
+        added = torch.compile(added, backend="eager")
+    show("compiled", digest(added(torch.zeros(LEAST * 2))))
+    each = torch.vmap(lambda one: one.normal_(), randomness="different")
+    show("in a transform", digest(each(torch.empty(4, LEAST))))
+    with torch.inference_mode():
+        show("in inference", torch.empty(LEAST * 2).normal_().sum().item())
+    try:
+        torch.nn.Parameter(torch.empty(LEAST * 2)).normal_()
+    except RuntimeError as error:
+        show("refused", str(error))
+
+
 def main():
     torch.manual_seed(0)
     make()
@@ -123,6 +145,7 @@ def main():
             del TENSORS[DRAWN.randrange(6)]
     for tensor in TENSORS:
         show("at the end", digest(tensor.detach()))
+    fill_in_other_ways()
     show("state", digest(torch.get_rng_state()))
 
 
