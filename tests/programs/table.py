@@ -53,6 +53,8 @@ def _row_of(trial):
     said = _verdict(trial).replace("|", "\\|")
     if trial.program.explained and trial.exit_code == 0 and not trial.is_equal:
         said += f": {trial.program.explained}"
+    if trial.peaks and not trial.is_named:
+        said += f"; {unnamed_text(trial)}"
     peak = "; ".join(_bytes(one.recorded) for one in trial.peaks) or "-"
     return (f"| {trial.program.name} | {trial.program.library} {trial.version} | "
             f"{trial.seconds:.0f} | {peak} | {said} | {doubts or '-'} | {trial.exit_code} |")

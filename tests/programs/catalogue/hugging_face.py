@@ -94,9 +94,9 @@ def lightning(name, script, *flags):
                    flags=flags)
 
 
-def ao(name, script):
+def ao(name, script, **more):
     return Program(f"torchao-{name}", "torchao", "hugging_face", source=AO, command=(
-        "{python}", f"{{source}}/docs/source/examples/{script}.py"))
+        "{python}", f"{{source}}/docs/source/examples/{script}.py"), **more)
 
 
 PROGRAMS = [
@@ -189,7 +189,8 @@ PROGRAMS = [
     ao("float8", "float8_training_example"),
     
     ao("int8", "inference/int8_dynamic_activation_int8_weight"),
-    ao("float8-weights", "inference/float8_weight_only"),
+    ao("float8-weights", "inference/float8_weight_only",
+       unnamed="it only quantises a weight: the rest is what that takes, and belongs to no step"),
     torchtune("full", "full_finetune_single_device", "llama3/8B_full_single_device"),
     torchtune("lora", "lora_finetune_single_device", "llama3/8B_lora_single_device",
               model="torchtune.models.llama3.lora_llama3"),
