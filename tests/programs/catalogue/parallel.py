@@ -56,9 +56,11 @@ def deepspeed(stage):
 
 def megatron(name, flags, *words):
     """Trains with Megatron's own layers, since Transformer Engine, Apex and its fused kernels need
-    nvcc. What rank 0 would compile for all ranks is taken from the wheel."""
+    nvcc. What rank 0 would compile for all ranks is taken from the wheel, and is made newer than the
+    sources, which may have been fetched later."""
     helpers = "/megatron/core/datasets/"
-    command = ("bash", "-c", f"ln -sf {{site}}{helpers}helpers_cpp*.so {{source}}{helpers} && "
+    compiled = f"{{site}}{helpers}helpers_cpp*.so"
+    command = ("bash", "-c", f"touch {compiled} && ln -sf {compiled} {{source}}{helpers} && "
                'exec "$0" "$@"', "{python}", "{source}/pretrain_gpt.py", "--num-layers", "4",
                "--hidden-size", "256", "--num-attention-heads", "8", "--seq-length", "256",
                "--max-position-embeddings", "256", "--micro-batch-size", "2", "--global-batch-size",
