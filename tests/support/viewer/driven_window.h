@@ -117,9 +117,7 @@ class DrivenWindow {
     std::optional<ViewState> before;
     for (int i = 0; i < kMostSaves; ++i) {
       std::filesystem::remove(session_);
-      do_silently({"key", "ctrl+s"});
-      const auto is_saved = [&] { return std::filesystem::exists(session_); };
-      if (!tests::wait_until(is_saved, kStandstill)) return false;
+      if (!saves()) return false;
       ViewState saved = load_session(session_);
       if (wanted(saved) && saved == before) return true;
       before = std::move(saved);
@@ -133,6 +131,18 @@ class DrivenWindow {
 
  private:
   static constexpr std::chrono::seconds kStandstill{300};
+
+  /// Asks for a save until there is one: a window that is still opening its first run has nothing
+  /// to save.
+  bool saves() {
+    constexpr std::chrono::seconds kPause{5};
+    const auto is_saved = [&] { return std::filesystem::exists(session_); };
+    for (auto waited = kPause; waited <= kStandstill; waited += kPause) {
+      do_silently({"key", "ctrl+s"});
+      if (tests::wait_until(is_saved, kPause)) return true;
+    }
+    return false;
+  }
 
   std::vector<std::string> words_of(const Options& options) const {
     std::vector<std::string> words = {"/usr/bin/env",
