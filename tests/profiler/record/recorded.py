@@ -3,7 +3,7 @@ for a list of cases.
 
 The programs are run by the first Python that exists in SHARDLENS_PYTHONS, a list separated by
 colons, or else by the one that runs this; exit code 77 says that it has no PyTorch, or none whose
-version begins with SHARDLENS_PYTORCH.
+version begins with SHARDLENS_PYTORCH, or that SHARDLENS_DRAWN_PYTORCH names another version.
 """
 
 import json
@@ -26,6 +26,10 @@ def find_python():
     listed = os.environ.get("SHARDLENS_PYTHONS", sys.executable).split(":")
     python = next((path for path in listed if os.access(path, os.X_OK)), sys.executable)
     wanted = os.environ.get("SHARDLENS_PYTORCH", "")
+    drawn = os.environ.get("SHARDLENS_DRAWN_PYTORCH")
+    if wanted and drawn and wanted != f"{drawn}.":
+        print(f"skipped: PyTorch {drawn} was drawn")
+        sys.exit(NO_PYTORCH)
     question = f"import importlib.metadata as m; assert m.version('torch').startswith('{wanted}')"
     if subprocess.run([python, "-c", question], capture_output=True, check=False).returncode != 0:
         print(f"skipped: {python} has no PyTorch {wanted}")
@@ -78,10 +82,11 @@ class OnNullDevice(Recorded):
 
 
 def sampled(cases):
-    """Returns the independent cases that `make test` runs: one in QUICK_CASES, another part with
-    each SHARDLENS_SEED. SHARDLENS_CASES=all, as in continuous integration, runs all, and so does
-    any word but `quick`."""
-    if os.environ.get("SHARDLENS_CASES") == "all" or sys.argv[1:2] != ["quick"]:
+    """Returns the independent cases that `make test` and `make test-long` run: one in QUICK_CASES,
+    another part with each SHARDLENS_SEED. SHARDLENS_CASES=all, as in continuous integration, runs
+    all, and so does any word but `quick` without SHARDLENS_CASES=some."""
+    asked = os.environ.get("SHARDLENS_CASES")
+    if asked == "all" or (asked != "some" and sys.argv[1:2] != ["quick"]):
         return cases
     seed = int(os.environ.get("SHARDLENS_SEED", random.randrange(1 << 16)))
     first = seed % min(QUICK_CASES, len(cases))
