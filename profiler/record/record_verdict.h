@@ -37,13 +37,13 @@ struct Replays {
   std::string doubt = {};                      // why these are not known; empty: they are
 };
 
-/// Holds what the recorded process reported about itself when it ended.
 /// Random fills of weights on the host that were left out, since nothing read the values.
 struct LeftOutFills {
   int64_t tensors = 0;
   int64_t bytes = 0;
 };
 
+/// Holds what the recorded process reported about itself when it ended.
 struct RecordFacts {
   int64_t retries = 0;  // allocations served after cached memory was freed
   int64_t steps = 0;

@@ -1,8 +1,7 @@
 // The longest loops over independent cases run a part of them, another part with each seed:
 //
-//     - `make test` and `make test-long` run one case in kQuickCases, so that one ends within
-//       minutes and the other within two hours. SHARDLENS_CASES=all, as in continuous integration,
-//       runs all.
+//     - `make test` and `make test-long` run one case in kQuickCases. SHARDLENS_CASES=all, as in
+//       continuous integration, runs all.
 //     - A sanitizer slows a test down 5 to 20 times. It looks for memory errors, while the build
 //       without one looks for wrong answers, so it runs fewer cases (tests/CMakeLists.txt).
 #pragma once

@@ -145,10 +145,12 @@ int64_t Replay::least_capacity_bytes(const AllocatorSettings& settings, int64_t 
     const int64_t middle = low + (high - low) / 2;
     tried.capacity_bytes = middle * kPageBytes;
     const ReplayResult result = run(tried);
-    if (result.failed_event) low = middle;
-    // Without what was never reserved, the same requests are served and refused.
-    else
+    if (result.failed_event) {
+      low = middle;
+    } else {
+      // Without what was never reserved, the same requests are served and refused.
       high = settings.limits_itself() ? middle : pages(result.peak_reserved_bytes);
+    }
   }
   return high * kPageBytes;
 }

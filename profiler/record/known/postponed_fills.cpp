@@ -107,10 +107,9 @@ bool covers_storage(const at::Tensor& tensor) {
   return tensor.is_non_overlapping_and_dense() && tensor.nbytes() == tensor.storage().nbytes();
 }
 
-/// True for a copy to a GPU that stays unknown there (known_memory.h): nobody reads it.
-bool is_copy_to_gpu(const KnownOperator& facts, const at::Tensor& target,
-                    const at::Tensor& source) {
-  return facts.copies && target.device().is_cuda() && source.nbytes() > kMostBytesOfRange;
+/// True if a copy stays unknown on a GPU (known_memory.h): nobody reads it.
+bool is_unread(const at::Tensor& target, const at::Tensor& source) {
+  return target.device().is_cuda() && source.nbytes() > kMostBytesOfRange;
 }
 
 /// The effect of an operator on a tensor on the host whose fill is postponed.
@@ -121,8 +120,7 @@ Touch touch_of(const KnownOperator& facts, c10::ArrayRef<const c10::IValue> argu
   const bool is_target = facts.uses[i] == Use::overwrites;
   if (is_target) return covers_storage(tensor) ? Touch::overwrites : Touch::reads;
   const bool is_source = facts.copies && i == 1 && arguments[0].isTensor();
-  const bool is_unread = is_source && is_copy_to_gpu(facts, arguments[0].toTensor(), tensor);
-  return is_unread ? Touch::none : Touch::reads;
+  return is_source && is_unread(arguments[0].toTensor(), tensor) ? Touch::none : Touch::reads;
 }
 
 void end_touched_fills(const KnownOperator& facts, c10::ArrayRef<const c10::IValue> arguments) {

@@ -95,8 +95,8 @@ def _reading(inner):
     def read(tensor, *args, **kwargs):
         if torch.compiler.is_compiling():
             return inner(tensor, *args, **kwargs)
-        if _Fills.by_storage and not tensor.is_meta and tensor.device.type == "cpu":
-            _draw_for(tensor)
+        if _Fills.by_storage and tensor.device.type == "cpu":
+            _draw(tensor)
         return inner(tensor, *args, **kwargs)
 
     return read
@@ -206,16 +206,18 @@ def _end_fill(storage, is_read):
         fill.draw(sys.modules["torch"])
 
 
-@guarded(_WRONG)
-def _draw_for(tensor):
-    storage = tensor.untyped_storage()._cdata
+def _end_if_postponed(storage):
     if storage in _Fills.by_storage and _Fills.library.shardlens_take_fill(storage):
         _end_fill(storage, True)
+
+
+@guarded(_WRONG)
+def _draw(tensor):
+    _end_if_postponed(tensor.untyped_storage()._cdata)
 
 
 @guarded(_WRONG)
 def draw_all():
     """Draws what is postponed: a file is about to be written, which does not ask for each tensor."""
     for storage in list(_Fills.by_storage):
-        if _Fills.library.shardlens_take_fill(storage):
-            _end_fill(storage, True)
+        _end_if_postponed(storage)

@@ -28,15 +28,14 @@ def begin(recorder):
     _Program.stepping = []
 
 
-def _takes_time(part):
-    """Returns a wrapper for functions that are a part of the step."""
+def _takes_time(part, before=()):
+    """Returns a wrapper for functions that are a part of the step, and that call others before."""
 
     def wrap(inner):
         @functools.wraps(inner)
         def call(*args, **kwargs):
-            if part == _CHECKPOINT:
-                for prepare in before_saves:
-                    prepare()
+            for prepare in before:
+                prepare()
             recorder = _Program.recorder
             if recorder is None or threading.get_ident() != _Program.thread:
                 return inner(*args, **kwargs)
@@ -56,17 +55,17 @@ def watch_input(module):
 
 
 def watch_saves(torch):
-    replace(torch.serialization, "save", _takes_time(_CHECKPOINT))
+    replace(torch.serialization, "save", _takes_time(_CHECKPOINT, before_saves))
     torch.save = torch.serialization.save
 
 
 def watch_distributed_saves(module):
     for name in ("save", "async_save"):
-        replace(module, name, _takes_time(_CHECKPOINT))
+        replace(module, name, _takes_time(_CHECKPOINT, before_saves))
 
 
 def watch_safetensors(module):
-    replace(module, "save_file", _takes_time(_CHECKPOINT))
+    replace(module, "save_file", _takes_time(_CHECKPOINT, before_saves))
 
 
 @guarded(_UNKNOWN)
