@@ -20,8 +20,8 @@ class FollowedEvents final : public profiler::EventTimes {
   FollowedEvents(profiler::WorkTrace trace, const Gpu& gpu, const std::string& calibration)
       : trace_(std::move(trace)) {
     if (!calibration.empty()) calibration_ = TimeCalibration::read(calibration, gpu);
-    if (calibration_) options_.calibration = &*calibration_;
-    events_.emplace(trace_, gpu, options_);
+    events_.emplace(trace_, gpu,
+                    StepTimeOptions{.calibration = calibration_ ? &*calibration_ : nullptr});
   }
 
   bool follow(std::span<const std::byte> payload, uint32_t items) override {
@@ -45,7 +45,6 @@ class FollowedEvents final : public profiler::EventTimes {
  private:
   profiler::WorkTrace trace_;
   std::optional<TimeCalibration> calibration_;
-  StepTimeOptions options_;
   std::optional<SimulatedEvents> events_;  // of the members above
 };
 

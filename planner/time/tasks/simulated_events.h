@@ -14,7 +14,8 @@ namespace shardlens::planner {
 
 class SimulatedEvents {
  public:
-  /// The arguments must outlive the object. The trace may get further items at its end.
+  /// The trace, the GPU and a calibration must outlive the object. The trace may get further items
+  /// at its end.
   SimulatedEvents(const profiler::WorkTrace& trace, const Gpu& gpu, const StepTimeOptions& options)
       : trace_(trace), builder_(trace, gpu, options) {}
 

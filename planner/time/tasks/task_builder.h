@@ -15,7 +15,8 @@ namespace shardlens::planner {
 
 class TaskBuilder {
  public:
-  /// The arguments must outlive the builder. The trace may get further items at its end.
+  /// The trace, the GPU and a calibration must outlive the builder. The trace may get further items
+  /// at its end.
   TaskBuilder(const profiler::WorkTrace& trace, const Gpu& gpu, const StepTimeOptions& options)
       : trace_(trace), gpu_(gpu), options_(options) {}
 
@@ -49,7 +50,7 @@ class TaskBuilder {
 
   const profiler::WorkTrace& trace_;
   const Gpu& gpu_;
-  const StepTimeOptions& options_;
+  const StepTimeOptions options_;
   size_t searched_ = 0;                               // items, for those that a graph captures
   std::map<uint32_t, std::vector<size_t>> captured_;  // items by graph
   std::map<size_t, double> shares_;                   // by item of the round
