@@ -1,7 +1,6 @@
 #include "profiler/record/warm_python.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -10,8 +9,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <string_view>
 #include <tuple>
 
@@ -19,7 +18,7 @@ namespace shardlens::profiler {
 
 namespace {
 
-constexpr int kPatienceMs = 300'000;  // for imports, on a machine with much else to do
+constexpr std::chrono::minutes kPatience{5};  // for imports, on a machine with much else to do
 constexpr std::string_view kNo = "no ";
 
 /// Makes orphans below this process its children.
@@ -47,16 +46,16 @@ WarmPython::WarmPython(const RecordOptions& options, const std::string& imports,
     ::_exit(127);
   }
   ::close(ends[1]);
-  socket_ = ends[0];
+  socket_.emplace(ends[0]);
   adopt(true);
-  const auto answer = process_ > 0 && send(imports) ? receive() : std::nullopt;
+  const auto answer = process_ > 0 ? ask(imports) : std::nullopt;
   if (answer == "ready") return;
   const bool is_refused = answer && answer->starts_with(kNo);
   why_not_ = is_refused ? answer->substr(kNo.size()) : "the process that was to fork has ended";
 }
 
 WarmPython::~WarmPython() {
-  if (socket_ >= 0) ::close(socket_);
+  socket_.reset();
   if (process_ <= 0) return;
   ::kill(process_, SIGKILL);
   ::waitpid(process_, nullptr, 0);
@@ -73,7 +72,7 @@ bool WarmPython::suits(const RecordOptions& variant) const {
 }
 
 std::optional<pid_t> WarmPython::fork_for(const std::string& request) {
-  const auto answer = send(request) ? receive() : std::nullopt;
+  const auto answer = ask(request);
   if (!answer) {
     why_not_ = "the process that forks has ended";
     return std::nullopt;
@@ -84,27 +83,9 @@ std::optional<pid_t> WarmPython::fork_for(const std::string& request) {
   return error == std::errc() && rest == end ? std::optional(child) : std::nullopt;
 }
 
-bool WarmPython::send(const std::string& line) const {
-  const std::string text = line + "\n";
-  for (size_t at = 0; at < text.size();) {
-    const ssize_t sent = ::send(socket_, text.data() + at, text.size() - at, MSG_NOSIGNAL);
-    if (sent <= 0) return false;
-    at += static_cast<size_t>(sent);
-  }
-  return true;
-}
-
-/// Returns the next line, or nothing if the process has ended or does not answer.
-std::optional<std::string> WarmPython::receive() {
-  std::string line;
-  while (true) {
-    pollfd wanted{.fd = socket_, .events = POLLIN, .revents = 0};
-    if (::poll(&wanted, 1, kPatienceMs) <= 0) return std::nullopt;
-    char next = 0;
-    if (::recv(socket_, &next, 1, 0) != 1) return std::nullopt;
-    if (next == '\n') return line;
-    line += next;
-  }
+/// Returns the answer to a line, or nothing if the process has ended or does not answer.
+std::optional<std::string> WarmPython::ask(const std::string& line) {
+  return socket_->send(line) ? socket_->receive(kPatience) : std::nullopt;
 }
 
 }  // namespace shardlens::profiler

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "base/process/line_socket.h"
 #include "profiler/record/record_options.h"
 
 namespace shardlens::profiler {
@@ -39,12 +40,11 @@ class WarmPython {
   std::optional<pid_t> fork_for(const std::string& request);
 
  private:
-  bool send(const std::string& line) const;
-  std::optional<std::string> receive();
+  std::optional<std::string> ask(const std::string& line);
 
   RecordOptions options_;
   pid_t process_ = -1;
-  int socket_ = -1;
+  std::optional<LineSocket> socket_;
   std::optional<std::string> why_not_;
 };
 
