@@ -19,6 +19,7 @@
 #include "profiler/record/record_verdict.h"
 #include "profiler/record/recorded_run.h"
 #include "profiler/record/recorder_files.h"
+#include "profiler/record/worker_runs.h"
 #include "profiler/report/report.h"
 
 namespace {
@@ -102,6 +103,7 @@ void say_end(const CommandEnd& end) {
 int record_one(const RecordOptions& options, const PythonProgram& program,
                const RecordFiles& files) {
   const RecordedRun run = RecordedRuns(options, program, files).run();
+  keep_run_of_worker(options, run);
   std::vector<RecordVerdict> verdicts;
   if (run.recordings.empty()) {
     say_why_nothing(options, run);

@@ -19,6 +19,8 @@ import threading
 import time
 from datetime import datetime, timezone
 
+from ray_searches import searches, sweeps
+
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 SKIPPED = 77
@@ -524,35 +526,10 @@ def write_image(file):
     pathlib.Path(file).write_bytes(b"\x89PNG\r\n\x1a\n" + body)
 
 
-def sweeps(cluster):
-    """20 recordings on two nodes are those of this machine's processes."""
-    import concurrent.futures
-
-    import shardlens
-    from shardlens.ray import Executor
-
-    script = ROOT / "tests/profiler/record/scripts/levers/batches.py"
-    command = [str(script), "--batch", "{batch}"]
-    values = {"batch": [*range(256, 2816, 256)], "device": ["null:h100", "null:l4"]}
-    found = {}
-    for name, executor in (
-        ("ray", Executor(memory_bytes=1 << 30)),
-        ("processes", concurrent.futures.ProcessPoolExecutor(2)),
-    ):
-        begin = time.monotonic()
-        answer = shardlens.sweep(command, values, out=cluster.storage / name, executor=executor)
-        print(f"{name}: {len(answer['runs'])} runs, {time.monotonic() - begin:.0f} s", flush=True)
-        found[name] = [
-            [row["values"], row["outcome"], row["allocated_bytes"], row["reserved_bytes"]]
-            for row in answer["runs"]
-        ]
-        assert all(pathlib.Path(row["run"]).is_dir() for row in answer["runs"]), answer
-    assert len(found["ray"]) == 20 and found["ray"] == found["processes"], found
-
-
 CASES = {case.__name__: case for case in (
     trains_and_reports, outlives_a_rank_and_a_worker, refuses_wrong_use, plans_before_placing, runs_the_tutorial,
-    outlives_a_lost_node, saves_on_notice, outlives_storms, sweeps)}  # fmt: skip
+    outlives_a_lost_node, saves_on_notice, outlives_storms, sweeps,
+    searches)}  # fmt: skip
 
 
 def main():

@@ -15,6 +15,16 @@
     advice = shardlens.advise(["train.py"], device="null:l4", fit="16GiB")
     print(advice["as_it_is"]["fits"], [run["levers"] for run in advice["tried"] if run["fits"]])
 
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(4) as executor:
+        found = shardlens.solve(["train.py", "--batch", "{batch}"], executor=executor, device="null:l4")
+
+advise(), solve(), sweep() and matrix() run many programs. With an executor each is a task of its own:
+give whatever has `submit()`, such as concurrent.futures' executors, Dask's, submitit's or
+shardlens.ray.Executor. Its workers need this package, the programs and the folder `out` under the
+same paths.
+
 A notebook shows what record(), advise(), solve(), sweep(), matrix() and open() return as the viewer's page.
 
 Every call starts the program of that name (`shardlens plan`, ...) and reads what it prints with
@@ -32,8 +42,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Mapping, Sequence, Union
 
+from ._executor import Executor, ask_with
 from ._program import Ended, ShardlensError, ask, flags_of, plan_words, words_of
-from ._sweep import Executor, run_all, tasks_of
+from ._sweep import parts_of, run_all
 
 if TYPE_CHECKING:
     import numpy
@@ -105,18 +116,26 @@ def record(
 
 
 def advise(
-    command: Sequence[str], *, out: _PathLike | None = None, **flags: object
+    command: Sequence[str],
+    *,
+    out: _PathLike | None = None,
+    executor: Executor | None = None,
+    **flags: object,
 ) -> dict[str, Any]:
     """Runs `shardlens advise FLAGS -- command`: finds what would make the program fit.
 
     Returns what `--json` prints, `folder` and `exit_code`: 0 if the program fits as it is or with
     levers, 3 if no set that was tried does. Raises ShardlensError if the program failed.
     """
-    return _search("advise", command, out, flags_of(flags), (0, 3))
+    return _search("advise", command, out, flags_of(flags), executor)
 
 
 def solve(
-    command: Sequence[str], *, out: _PathLike | None = None, **flags: object
+    command: Sequence[str],
+    *,
+    out: _PathLike | None = None,
+    executor: Executor | None = None,
+    **flags: object,
 ) -> dict[str, Any]:
     """Runs `shardlens solve FLAGS -- command`: finds the largest number in place of `{batch}`, or
     another name in braces, with which the program fits. Write `from_=N` for `--from N`.
@@ -124,7 +143,7 @@ def solve(
     Returns what `--json` prints, `folder` and `exit_code`: 0 if the number is known, 3 if the
     program fits with none. Raises ShardlensError if the program failed or ignores the number.
     """
-    return _search("solve", command, out, flags_of(flags), (0, 3))
+    return _search("solve", command, out, flags_of(flags), executor)
 
 
 def sweep(
@@ -139,23 +158,22 @@ def sweep(
     as `{"batch": [8, 16], "device": ["null:h100", "null:l4"]}`. A name that the command has in
     braces, as in `{batch}`, takes whole numbers there; another one is a flag.
 
-    With an executor each combination is a task of its own: give whatever has `submit()`, such as
-    concurrent.futures' executors, Dask's, submitit's or shardlens.ray.Executor. Its workers need
-    this package, the program and the folder `out` under the same paths.
-
     Returns what `--json` prints, `folder` and `exit_code`. Raises ShardlensError if a run failed,
     once all have ended; its `runs` has their rows.
     """
     folder = Path(out) if out is not None else _new_folder(words_of(command))
-    tasks = tasks_of(command, values, flags, folder, executor is not None)
-    rows = run_all(tasks, executor)
+    rows = run_all(parts_of(command, values, flags, folder), executor)
     return Answer(
         schema="shardlens.sweep/1", out=str(folder), runs=rows, folder=str(folder), exit_code=0
     )
 
 
 def matrix(
-    recipes: _PathLike, *, out: _PathLike | None = None, **flags: object
+    recipes: _PathLike,
+    *,
+    out: _PathLike | None = None,
+    executor: Executor | None = None,
+    **flags: object,
 ) -> dict[str, Any]:
     """Runs `shardlens matrix FLAGS recipes`: the recipes of a file, each compared with its baseline.
 
@@ -164,7 +182,7 @@ def matrix(
     """
     folder = Path(out) if out is not None else _new_folder([os.fspath(recipes)])
     words = ["matrix", os.fspath(recipes), "--out", str(folder), "--json", *flags_of(flags)]
-    ended = ask(words, (0, 1))
+    ended = ask_with(executor, words, (0, 1))
     return Answer(json.loads(ended.output), folder=str(folder), exit_code=ended.exit_code)
 
 
@@ -239,11 +257,13 @@ def _run(
     out: _PathLike | None,
     options: list[str],
     answers: Sequence[int],
+    executor: Executor | None = None,
 ) -> tuple[Path, Ended]:
-    """Runs a command that runs a program. Returns the folder of its recordings, and its end."""
+    """Runs a command that runs programs. Returns the folder of its recordings, and its end."""
     words = words_of(command)
     folder = Path(out) if out is not None else _new_folder(words)
-    return folder, ask([name, *options, "--out", str(folder), "--", *words], answers)
+    arguments = [name, *options, "--out", str(folder), "--", *words]
+    return folder, ask_with(executor, arguments, answers)
 
 
 def _search(
@@ -251,9 +271,9 @@ def _search(
     command: Sequence[str],
     out: _PathLike | None,
     options: list[str],
-    answers: Sequence[int],
+    executor: Executor | None,
 ) -> Answer:
-    folder, ended = _run(name, command, out, [*options, "--json"], answers)
+    folder, ended = _run(name, command, out, [*options, "--json"], (0, 3), executor)
     return Answer(json.loads(ended.output), folder=str(folder), exit_code=ended.exit_code)
 
 

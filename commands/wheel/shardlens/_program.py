@@ -56,27 +56,36 @@ def cannot_start(error: OSError) -> str:
     )
 
 
-def ask(arguments: Sequence[str], answers: Sequence[int], folder: str = ".") -> Ended:
-    """Returns what a command prints, run in a folder if this machine has it. Raises ShardlensError
-    if its exit code is not one of `answers`."""
+def start(arguments: Sequence[str], **options: Any) -> subprocess.Popen[str]:
+    """Starts a command with options of subprocess.Popen. Raises ShardlensError if it cannot."""
     try:
-        ended = subprocess.run(
+        return subprocess.Popen(
             [str(PROGRAM), *arguments],
-            env=environment(),
-            cwd=folder if os.path.isdir(folder) else None,
             stdin=subprocess.DEVNULL,  # a server's own requests may come through it
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
             encoding="utf-8",
             errors="replace",
+            **options,
         )
     except OSError as error:
         raise ShardlensError(cannot_start(error), 127) from None
-    if ended.returncode in answers:
-        return Ended(ended.returncode, ended.stdout)
-    lines = ended.stderr.strip().splitlines() or ended.stdout.strip().splitlines()
-    why = lines[-1] if lines else f"shardlens {arguments[0]}: exit code {ended.returncode}"
-    raise ShardlensError(why, ended.returncode)
+
+
+def answer_of(
+    name: str, exit_code: int, output: str, errors: str, answers: Sequence[int]
+) -> Ended:
+    """Returns how a command ended. Raises ShardlensError if its exit code is not in `answers`."""
+    if exit_code in answers:
+        return Ended(exit_code, output)
+    lines = errors.strip().splitlines() or output.strip().splitlines()
+    raise ShardlensError(lines[-1] if lines else f"shardlens {name}: exit code {exit_code}", exit_code)
+
+
+def ask(arguments: Sequence[str], answers: Sequence[int]) -> Ended:
+    """Returns what a command prints. Raises ShardlensError if its exit code is not in `answers`."""
+    pipe = subprocess.PIPE
+    with start(arguments, env=environment(), stdout=pipe, stderr=pipe) as process:
+        output, errors = process.communicate()
+    return answer_of(arguments[0], process.returncode, output, errors, answers)
 
 
 def words_of(command: Sequence[str | os.PathLike[str]]) -> list[str]:

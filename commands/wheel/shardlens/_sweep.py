@@ -1,90 +1,74 @@
-"""Runs a program with many values, each as a task of an executor."""
+"""Runs a program with many values."""
 
 from __future__ import annotations
 
 import itertools
 import json
-import math
 import os
 from pathlib import Path
-from typing import Any, Mapping, NamedTuple, Protocol, Sequence
+from typing import Any, Mapping, NamedTuple, Sequence
 
-from ._program import ShardlensError, ask, flags_of, values_words, words_of
+from ._executor import Executor, Search
+from ._program import Ended, ShardlensError, ask, flags_of, values_words, words_of
 
 WHOLE, WRONG_USE, PARTLY = 0, 2, 5  # exit codes of `shardlens sweep`
 
 
-class Executor(Protocol):
-    """Runs a call elsewhere, as concurrent.futures' executors, Dask's and submitit's do."""
+class Part(NamedTuple):
+    """Holds a `shardlens sweep` of all placeholders, for some values of flags."""
 
-    def submit(self, function: Any, *arguments: Any) -> Any: ...
+    words: Sequence[str]
+    flags: Mapping[str, str]
 
-
-class Task(NamedTuple):
-    """Has what a worker needs to run some combinations of values."""
-
-    command: Sequence[str]
-    options: Sequence[str]  # of `shardlens sweep`
-    folder: str  # in which relative paths are looked up
-    flags: Mapping[str, str]  # that this task has a value of
-
-    def run(self) -> list[dict[str, Any]] | ShardlensError:
-        """Returns the rows of the answer. An error is returned, too, so that one task that fails
-        hides no other one."""
-        words = ["sweep", *self.options, "--json", "--", *words_of(self.command)]
+    def rows_of(self, ended: Ended) -> list[dict[str, Any]]:
         try:
-            answer = json.loads(ask(words, (WHOLE, PARTLY), self.folder).output)
-        except ShardlensError as error:
-            return error
+            answer = json.loads(ended.output)
         except ValueError:
-            return ShardlensError("shardlens sweep was ended before it had an answer", PARTLY)
+            raise ShardlensError("shardlens sweep was ended before it had an answer", PARTLY) from None
         return [{**row, "values": {**self.flags, **row["values"]}} for row in answer["runs"]]
 
 
-def tasks_of(
+def parts_of(
     command: Sequence[str],
     values: Mapping[str, Sequence[object]],
     options: Mapping[str, object],
     out: Path,
-    is_split: bool,
-) -> list[Task]:
-    """Returns one task for each combination of values of flags, or of all values if they are
-    split. Raises ShardlensError if a list of values is empty."""
+) -> list[Part]:
+    """Returns a part for each combination of values of flags. Raises ShardlensError if a list of
+    values is empty."""
     for name in values:
         if not values[name]:
             raise ShardlensError(f"{name}: give at least one value", WRONG_USE)
     words = [os.fspath(word) for word in command]
     is_placed = {name: any("{%s}" % name in word for word in words) for name in values}
-    placed = {name: list(values[name]) for name in values if is_placed[name]}
+    shared = values_words({name: list(values[name]) for name in values if is_placed[name]})
     of_flags = {name: list(values[name]) for name in values if not is_placed[name]}
-    shared = values_words(placed)
-    parts = math.prod(map(len, placed.values())) if is_split else 1
-    tasks = []
+    parts = []
     for chosen in itertools.product(*of_flags.values()):
         flags = {name: str(value) for name, value in zip(of_flags, chosen)}
         folder = out.joinpath(*(_folder_name(f"{name}={flags[name]}") for name in flags))
-        own = flags_of({**options, **flags, "out": folder.resolve() if is_split else folder})
-        for part in range(1, parts + 1):
-            which = ["--part", f"{part}/{parts}"] if parts > 1 else []
-            tasks.append(Task(words, [*shared, *own, *which], os.getcwd(), flags))
-    return tasks
+        own = flags_of({**options, **flags, "out": folder})
+        parts.append(Part(["sweep", *shared, *own, "--json", "--", *words_of(words)], flags))
+    return parts
 
 
-def run_all(tasks: Sequence[Task], executor: Executor | None) -> list[dict[str, Any]]:
-    """Returns the rows of all tasks, in their order. Raises ShardlensError if a run failed; its
-    `runs` has all rows."""
-    if executor is None:
-        ends = [task.run() for task in tasks]
-    else:
-        futures = [executor.submit(Task.run, task) for task in tasks]
-        try:
-            ends = [future.result() for future in futures]
-        except BaseException:
-            for future in futures:
-                future.cancel()
-            raise
-    errors = [end for end in ends if isinstance(end, ShardlensError)]
-    rows = [row for end in ends if not isinstance(end, ShardlensError) for row in end]
+def run_all(parts: Sequence[Part], executor: Executor | None) -> list[dict[str, Any]]:
+    """Returns the rows of all parts, in their order. Raises ShardlensError if a run failed, once all
+    have ended; its `runs` has all rows."""
+    searches = [Search(executor, part.words) for part in parts] if executor is not None else []
+    errors: list[ShardlensError] = []
+    rows: list[dict[str, Any]] = []
+    answers = (WHOLE, PARTLY)
+    try:
+        for place, part in enumerate(parts):
+            try:
+                ended = searches[place].ended(answers) if searches else ask(part.words, answers)
+                rows += part.rows_of(ended)
+            except ShardlensError as error:  # the other parts still count
+                errors.append(error)
+    finally:
+        for search in searches:
+            search.stop()
     failed = [f"{_named(row)}: {row['why']}" for row in rows if row["outcome"] in ("failed", "idle")]
     if errors or failed:
         first = str(errors[0]) if errors else failed[0]

@@ -23,6 +23,8 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
+constexpr int kJobsOfWorkers = 8;  // that a search asks for at once
+
 const JudgedRank& fullest_of(const std::vector<JudgedRank>& ranks) {
   return *std::ranges::max_element(ranks, {}, [](const JudgedRank& rank) {
     return rank.report.reserved_peak_bytes().value_or(0) + rank.outside.bytes;
@@ -157,7 +159,9 @@ VariantRunner::VariantRunner(std::string command, const RecordOptions& options, 
       program_(find_python(options.command)),
       files_(recorder_for(program_, support_folder("record"), CudaProvider::null_device)),
       replay_(std::move(replay)),
-      predict_(std::move(predict)) {
+      predict_(std::move(predict)),
+      workers_(Workers::of_parent()) {
+  if (workers_) jobs_ = kJobsOfWorkers;
   if (files_.doubt) fmt::print(stderr, "shardlens {}: {}\n", command_, *files_.doubt);
 }
 
@@ -212,6 +216,7 @@ void VariantRunner::stop_forking() {
 
 bool VariantRunner::run_part(const std::vector<RecordOptions>& part, const ProgramListener& ended) {
   if (part.empty()) return true;
+  if (workers_) return workers_->run(part, ended);
   warm_up_for(part);
   return run_programs(part, program_, files_, jobs_, warm_.get(),
                       [&](const RecordOptions& one, const RecordedRun& run) {
@@ -238,9 +243,9 @@ std::vector<VariantResult> VariantRunner::run(const std::vector<RecordOptions>& 
   };
   // The first variant of all shows what the others can have from it.
   std::vector<RecordOptions> rest = all;
-  for (RecordOptions& one : rest) one.kernels = kernels_.folder();
+  for (RecordOptions& one : rest) one.kernels = workers_ ? "" : kernels_.folder();
   bool goes_on = true;
-  if (runs_ == 0 && !rest.empty()) {
+  if (runs_ == 0 && !rest.empty() && !workers_) {
     RecordOptions first = rest.front();
     first.tells_imports = true;
     rest.erase(rest.begin());

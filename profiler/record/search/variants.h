@@ -17,6 +17,7 @@
 #include "profiler/record/recorded_run.h"
 #include "profiler/record/recorder_files.h"
 #include "profiler/record/time/predicted_time.h"
+#include "profiler/record/worker_runs.h"
 
 namespace shardlens::profiler {
 
@@ -81,7 +82,8 @@ class SharedKernels {
 
 /// Runs variants, as many at once as this host has cores and memory for, once one has shown how
 /// much memory a process takes. Later ones are forked from a process that has imported what the
-/// first imported, where that is safe. Progress goes to stderr.
+/// first imported, where that is safe. If the process that started this one has an executor, its
+/// workers run them instead. Progress goes to stderr.
 class VariantRunner {
  public:
   /// Finds the program's Python and the recorder for it. `command` names the command of ours in
@@ -111,6 +113,7 @@ class VariantRunner {
   RecordFiles files_;
   ReplayRun replay_;
   PredictTime predict_;
+  std::optional<Workers> workers_;  // nothing: this host runs the variants
   std::unique_ptr<WarmPython> warm_;
   std::string
       imports_;  // what the last variant has told of its imports; "": it is not safe to fork
