@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -22,6 +23,8 @@
 #include "tests/support/recordings/view_recording.h"
 #include "tests/support/temporary_folder.h"
 #include "viewer/model/lane_builder.h"
+#include "viewer/page/page.h"
+#include "viewer/scene/panels/comparison_report.h"
 
 namespace shardlens::viewer {
 namespace {
@@ -370,6 +373,32 @@ TEST_CASE("a trace of torch.profiler lies under the rank that was recorded then"
   CHECK(std::abs(busy[0] - 60'000) < 1);
   CHECK(std::abs(work.busy_between(1, at(600), at(650))[1] - 50'000) < 1);
   CHECK(std::abs(work.busy_between(0, at(1000), at(1003))[0] - 3'000) < 1);
+}
+
+TEST_CASE("a report and a page say how busy each stream of an open trace is") {
+  const tests::TemporaryFolder folder;
+  const std::string run = write_timed_run(folder, 2'000'000);
+  const std::string trace = folder.file("trace.json");
+  tests::write_file(trace, trace_of(gpu_events()).dump());
+  const OpenedRuns opened = open_runs({run, trace}, "");
+  const std::string text = comparison_report(opened.runs, 0, ReportFormat::text);
+  INFO(text);
+  // From 100 to 1096 us: 100 kernels of 6 us and a fill of 2 us; 200 us of NCCL; a copy of 20 us.
+  CHECK(text.find("\n  rank 1, stream 7 is busy 60.4 % of 1.0 ms (kernel 60.2 %, fill 0.2 %)") !=
+        std::string::npos);
+  CHECK(text.find("\n  rank 1, stream 20 is busy 20.1 % of 1.0 ms (collective 20.1 %)") !=
+        std::string::npos);
+  const auto json = nlohmann::json::parse(comparison_report(opened.runs, 0, ReportFormat::json));
+  const auto& streams = json.at("strategies").at(0).at("gpu_work");
+  REQUIRE(streams.size() == 3);
+  CHECK(streams[2].at("busy_ns").at("copy") == 20'000);
+  CHECK(streams[2].at("rank") == 1);
+  ViewState state;
+  state.ranks = Ranks::each;
+  std::ostringstream page;
+  write_page(opened.runs, state, page);
+  CHECK(page.str().find("stream 20 is busy 20.1 % of 1.0 ms (collective 20.1 %)<") !=
+        std::string::npos);
 }
 
 TEST_CASE("a trace that fits no recording says why, and a damaged one what is wrong") {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/units.h"
+#include "viewer/model/trace/joined_trace.h"
 #include "viewer/page/page_columns.h"
 #include "viewer/page/page_facts.h"
 #include "viewer/page/page_files.h"
@@ -128,6 +129,7 @@ void write_lane(const PageLane& lane, std::ostream& out) {
   };
   details("out of memory: what was alive", found.out_of_memory);
   details("reserved memory: its parts", found.reserved);
+  for (const StreamUse& use : streams_at_peak(*lane.rank)) paragraph("notice", use.text());
   out << "</section>\n";
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -108,6 +109,48 @@ std::optional<JoinedTrace::Work> JoinedTrace::work_between(size_t row, int64_t b
   }
   if (after != all.end() && after->begin_ns < end_ns - shift_ns_) return work(*after);
   return std::nullopt;
+}
+
+std::vector<StreamUse> JoinedTrace::uses(int64_t moment_ns) const {
+  int64_t begin_ns = std::numeric_limits<int64_t>::max(), end_ns = 0;
+  for (const GpuStream& stream : trace_->streams) {
+    for (const GpuSlice& slice : stream.slices) {
+      begin_ns = std::min(begin_ns, slice.begin_ns);
+      end_ns = std::max(end_ns, slice.end_ns);
+    }
+  }
+  std::vector<StreamUse> uses;
+  for (size_t row = 0; row < rows(); ++row) {
+    StreamUse& use = uses.emplace_back();
+    use.name = row_names(row).front();
+    use.trace_ns = end_ns - begin_ns;
+    for (const GpuSlice& slice : slices(row)) {
+      use.busy_ns[static_cast<size_t>(slice.work)] += length_of(slice);
+    }
+    if (const auto work = work_between(row, moment_ns, moment_ns)) use.at_moment = work->name;
+  }
+  return uses;
+}
+
+std::vector<StreamUse> streams_at_peak(const RankLane& rank) {
+  if (rank.work == nullptr) return {};
+  return rank.work->uses(rank.lane.time_of(rank.lane.peak().max_change));
+}
+
+std::string StreamUse::text() const {
+  const double whole = std::max(1.0, static_cast<double>(trace_ns));
+  const auto percent = [&](int64_t ns) {
+    return fmt::format("{:.1f} %", 100 * static_cast<double>(ns) / whole);
+  };
+  std::string kinds;
+  for (size_t kind = 0; kind < kWorkKinds; ++kind) {
+    if (busy_ns[kind] == 0) continue;
+    kinds += fmt::format("{}{} {}", kinds.empty() ? "" : ", ", kWords<profiler::GpuWork>[kind],
+                         percent(busy_ns[kind]));
+  }
+  const int64_t busy = std::accumulate(busy_ns.begin(), busy_ns.end(), int64_t{0});
+  return fmt::format("{} is busy {} of {:.1f} ms ({}){}", name, percent(busy), whole / 1e6, kinds,
+                     at_moment.empty() ? "" : fmt::format(", and runs {} at the peak", at_moment));
 }
 
 namespace {

@@ -16,6 +16,7 @@
 #include "profiler/report/block_names.h"
 #include "profiler/report/judgement_json.h"
 #include "viewer/model/compare.h"
+#include "viewer/model/trace/joined_trace.h"
 #include "viewer/paint/theme.h"
 #include "viewer/scene/parts.h"
 #include "viewer/state/facts.h"
@@ -164,6 +165,35 @@ std::optional<DeviceUse> tightest_use(const Run& run) {
   return tightest;
 }
 
+/// Returns what each stream of the GPU did, of ranks with which a trace is open.
+std::string work_text(const Subject& one) {
+  std::string text;
+  for (const RankLane& rank : one.run->ranks) {
+    const std::string who =
+        one.run->ranks.size() > 1 ? fmt::format("rank {}, ", rank.lane.rank()) : "";
+    for (const StreamUse& use : streams_at_peak(rank)) text += "  " + who + use.text() + "\n";
+  }
+  return text;
+}
+
+Json work_json(const Subject& one) {
+  Json all = Json::array();
+  for (const RankLane& rank : one.run->ranks) {
+    for (const StreamUse& use : streams_at_peak(rank)) {
+      Json busy = Json::object();
+      for (size_t kind = 0; kind < kWorkKinds; ++kind) {
+        busy[std::string(kWords<profiler::GpuWork>[kind])] = use.busy_ns[kind];
+      }
+      all.push_back({{"rank", rank.lane.rank()},
+                     {"stream", use.name},
+                     {"trace_ns", use.trace_ns},
+                     {"busy_ns", busy},
+                     {"at_peak", use.at_moment.empty() ? Json() : Json(use.at_moment)}});
+    }
+  }
+  return all;
+}
+
 /// Returns what is wrong with a run, and the parts of its reserved memory.
 std::string findings_text(const Subject& one) {
   if (!one.is_whole) return "";
@@ -206,6 +236,7 @@ std::string subject_text(const Subject& one) {
                         one.base->name());
   }
   if (const auto use = tightest_use(run)) text += "  headroom " + headroom_text(*use) + "\n";
+  if (one.is_whole) text += work_text(one);
   return text + findings_text(one);
 }
 
@@ -331,6 +362,7 @@ Json json_of(const Subject& one) {
           {"headroom_bytes", has_headroom ? Json(use->free_bytes()) : nothing},
           {"growth", one.is_whole && !found.growth.empty() ? Json(found.growth) : nothing},
           {"out_of_memory", std::move(failures)},
+          {"gpu_work", one.is_whole ? work_json(one) : Json::array()},
           {"predicted", run.is_predicted()},
           {"plan_peak_allocated_bytes",
            one.is_whole && run.plan ? Json(run.plan->lane.peak().max_bytes) : nothing},
