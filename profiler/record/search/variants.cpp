@@ -176,15 +176,19 @@ void VariantRunner::say_progress(const std::string& name, const VariantResult& r
   fmt::print(stderr, "shardlens {}: {}: {}{}\n", command_, name, result_text(result), time);
 }
 
-/// Keeps what a variant imported, if it ran in one process, that was not executed again: only such
-/// a process can be forked instead.
+/// Keeps what a variant imported, if the process that was started used the GPU, alone, and was not
+/// executed again: only such a process can be forked instead. It may start others, to compile.
 void VariantRunner::note_imports(const RecordOptions& options, const RecordedRun& run) {
   if (!options.tells_imports || !may_fork_) return;
   const auto& told = run.accounts.told;
   const AccountEntry* const imports = run.accounts.first_entry("imports");
-  const bool is_one = std::ranges::count(told, "started", &AccountEntry::what) == 1 &&
-                      imports != nullptr && imports->process == run.process;
-  imports_ = is_one ? imports->text : "";
+  const auto starts = std::ranges::count_if(told, [&](const AccountEntry& entry) {
+    return entry.what == "started" && entry.process == run.process;
+  });
+  const bool is_alone = std::ranges::count(told, "imports", &AccountEntry::what) == 1;
+  const bool is_forkable =
+      starts == 1 && is_alone && imports != nullptr && imports->process == run.process;
+  imports_ = is_forkable ? imports->text : "";
 }
 
 /// Starts the process from which variants are forked, once it saves time: for two or more, or after

@@ -172,6 +172,14 @@ SETTING = """
 import os
 os.environ["OMP_SCHEDULE"] = "static"
 """
+SETTING_LATER = """
+import os, torch
+os.environ["OMP_SCHEDULE"] = "static"
+import sqlite3
+"""
+ASKING = """
+import asks_for_gpus
+"""
 FORKING = """
 import os
 if child := os.fork():
@@ -183,13 +191,18 @@ else:
 
 def check_unforkable(folder):
     """A program that executes itself again, or sets a variable before it imports PyTorch, runs as a new
-    process each time; one that forks is forked itself. What they take is the same."""
+    process each time. One is forked that forks itself, sets a variable before a later import, or imports
+    a library that asks CUDA for its GPUs. What they take is the same."""
     peaks = set()
-    for before, is_forked in ((REFORKING, False), (SETTING, False), (FORKING, True)):
+    library = pathlib.Path(folder) / "site-packages"
+    library.mkdir()
+    (library / "asks_for_gpus.py").write_text("import torch\ntorch._C._cuda_getDeviceCount()\n")
+    programs = ((REFORKING, False), (SETTING, False), (SETTING_LATER, True), (ASKING, True), (FORKING, True))
+    for before, is_forked in programs:
         script = pathlib.Path(folder) / "program.py"
         script.write_text(before + SCRIPT.read_text())
         found = searched(0, "sweep", folder, "--values", "batch=512,1024,2048", "--", PYTHON, script,
-                         "--batch", "{batch}")
+                         "--batch", "{batch}", env=os.environ | {"PYTHONPATH": str(library)})
         forked = [run["was_forked"] for run in found["runs"]]
         expect(forked == [False, is_forked, is_forked], [before, found])
         peaks.add(tuple((run["allocated_bytes"], run["reserved_bytes"]) for run in found["runs"]))

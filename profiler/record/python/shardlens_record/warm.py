@@ -7,12 +7,13 @@ variant: the child returns to Python's start and runs the program, which finds i
 hooks are installed by then; they ask for the levers when they are called.
 
 `shardlens advise` and others talk to it over the socket SHARDLENS_WARM, a JSON object or a word a line
-(profiler/record/warm_python.cpp). A variant is refused, and then started as a new process, wherever a
-fork is not sure to be equal: the program has changed its environment before an import, a thread runs,
-or CUDA has begun.
+(profiler/record/warm_python.cpp). What the program imports after it has changed its environment is left
+to the child. A variant is refused, and then started as a new process, wherever a fork is not sure to be
+equal: the program does so before it imports PyTorch, a thread runs, or CUDA has begun.
 """
 
 import contextlib
+import ctypes
 import importlib
 import json
 import os
@@ -25,10 +26,12 @@ _SOCKET = "SHARDLENS_WARM"
 # While modules are imported, NumPy's library starts no threads, and PyTorch asks NVML, not CUDA, whether
 # there are GPUs: a process that has asked CUDA cannot use it after a fork.
 _WHILE_IMPORTING = {"OPENBLAS_NUM_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+# pyarrow's allocator stops its thread before a fork; it gives back memory of the host, and nothing else.
+_HARMLESS_THREADS = ("jemalloc_bg_thd",)
 _OWN = ("SHARDLENS_RECORD", _SOCKET, "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 
 _environment = dict(os.environ)  # as the process was started
-_changed_early = set()  # variables that were changed before a package was imported
+_changed_before = {}  # by package: the variables that were changed before it was imported
 
 
 is_waiting = _SOCKET in os.environ  # for variants: nothing of the program runs
@@ -45,7 +48,7 @@ def _changed():
 def note_import(name):
     """Notes which variables have been changed by now: the module may read them."""
     if OPTIONS.get("tells_imports") and "." not in name:
-        _changed_early.update(_changed())
+        _changed_before.setdefault(name, _changed() - set(_OWN))
 
 
 def _is_library(name, module):
@@ -61,7 +64,8 @@ def imports():
     ours = __package__
     names = [name for name, module in list(sys.modules.items())
              if _is_library(name, module) and name.partition(".")[0] not in (ours, "sitecustomize")]
-    return json.dumps({"modules": names, "changed": sorted(_changed_early - set(_OWN))})
+    changed = {name: sorted(variables) for name, variables in _changed_before.items() if variables}
+    return json.dumps({"modules": names, "changed": changed})
 
 
 # --- the warm process -----------------------------------------------------------------------------
@@ -90,44 +94,70 @@ class _Socket:
         os.write(self.file, text.encode() + b"\n")
 
 
-def _import(names):
-    """Imports what can be imported. A module that another one makes cannot, and needs not."""
+def _import(names, changed):
+    """Imports modules in this order, up to the first before which the program itself changes a variable:
+    returns that variable, or None. A module that another one makes cannot be imported, and needs not."""
     own = {name: os.environ.get(name) for name in _WHILE_IMPORTING}
     for name, value in _WHILE_IMPORTING.items():
         os.environ.setdefault(name, value)
+    by_program = set()
     for name in names:
+        by_program = set(changed.get(name.partition(".")[0], ())) - _changed()
+        if by_program:
+            break
         if name not in sys.modules:
             with contextlib.suppress(BaseException):
                 importlib.import_module(name)
     for name, value in own.items():
         if value is None:
             del os.environ[name]
+    return min(by_program, default=None)
 
 
-def _check():
-    threads = len(os.listdir("/proc/self/task"))
-    if threads > 1:
-        raise _Refused(f"{threads - 1} threads run once the program's modules are imported")
+def _threads():
+    """Returns the names of threads that a fork would lose."""
+    names = []
+    for thread in os.listdir("/proc/self/task"):
+        with open(f"/proc/self/task/{thread}/comm", encoding="utf-8", errors="replace") as file:
+            name = file.read().strip()
+        if int(thread) != os.getpid() and name not in _HARMLESS_THREADS:
+            names.append(name)
+    return names
+
+
+def _check(variable=None):
+    threads = _threads()
+    if threads:
+        raise _Refused(f"{len(threads)} threads run once the program's modules are imported: {threads[0]}")
     torch = sys.modules.get("torch")
+    if torch is None and variable:
+        raise _Refused(f"the program sets {variable} before it imports PyTorch")
     if torch is None:
         raise _Refused("PyTorch is not among the program's modules")
     if torch.cuda.is_initialized():
         raise _Refused("a module that the program imports begins CUDA")
 
 
+def _allow_cuda():
+    """Lets this process, which has just been forked, use CUDA. PyTorch forbids it where the process that
+    forked had asked for its GPUs, since NVIDIA's driver does not outlive a fork; the null device does: it
+    holds nothing outside the process's memory. Versions without this function go on forbidding it."""
+    cuda = 1  # c10::DeviceType
+    with contextlib.suppress(AttributeError, OSError):
+        library = ctypes.CDLL(os.path.join(sys.modules["torch"].__path__[0], "lib", "libtorch_python.so"))
+        set_bad = library["_ZN5torch5utils22set_device_in_bad_forkEN3c1010DeviceTypeEb"]
+        set_bad.argtypes, set_bad.restype = (ctypes.c_int8, ctypes.c_bool), None
+        set_bad(cuda, False)
+
+
 def _check_fork():
     """Asks a child whether it could use CUDA: PyTorch tells it only there."""
     child = os.fork()
     if not child:
+        _allow_cuda()
         os._exit(1 if sys.modules["torch"]._C._cuda_isInBadFork() else 0)
     if os.waitpid(child, 0)[1]:
         raise _Refused("a module that the program imports asks CUDA for its GPUs")
-
-
-def _check_environment(changed):
-    by_program = set(changed) - _changed()
-    if by_program:
-        raise _Refused(f"the program sets {min(by_program)} before an import")
 
 
 def _become(request):
@@ -138,6 +168,7 @@ def _become(request):
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
+    _allow_cuda()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     arguments = request["options"]["command"]
     words = len(sys.argv) - 1
@@ -196,11 +227,10 @@ def serve():
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     socket = _Socket()
     told = json.loads(socket.line())
-    _import(told["modules"])
+    variable = _import(told["modules"], told["changed"])
     why = None
     try:
-        _check_environment(told["changed"])
-        _check()
+        _check(variable)
         _check_fork()
     except _Refused as refused:
         why = str(refused)
