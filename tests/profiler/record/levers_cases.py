@@ -97,11 +97,12 @@ def around(template, inside):
 
 SAVE = "torch.autograd.graph.save_on_cpu(pin_memory=True)"
 BF16 = 'torch.autocast("cuda", torch.bfloat16)'
+# The program's own line keeps no output of the model: neither may the edited one.
 GUIDE_CALL = ("        loss = model(tokens).sum()\n",
-              "        with {}:\n            out = model(tokens)\n        loss = out.sum()\n")
+              "        with {}:\n            loss = model(tokens)\n        loss = loss.sum()\n")
 RESNET_CALL = ("loss = torch.nn.functional.cross_entropy(model(images), labels)",
-               "with {}:\n                out = model(images)\n            "
-               "loss = torch.nn.functional.cross_entropy(out, labels)")
+               "with {}:\n                loss = model(images)\n            "
+               "loss = torch.nn.functional.cross_entropy(loss, labels)")
 LLAMA_CALL = ("        logits = model(tokens).float()\n",
               "        with {}:\n            logits = model(tokens)\n        logits = logits.float()\n")
 

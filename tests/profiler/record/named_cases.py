@@ -189,19 +189,29 @@ def slices_of(run):
     return sorted(found, key=lambda event: event["ts"])
 
 
-def check_parts(folder):
-    """Each part that the program measured is recorded, in the same order and within the same time."""
-    done = OnNullDevice(folder, PYTHON, HERE / "scripts" / "explained" / "parts.py")
-    done.expect(0, "as PyTorch counted: equal")
-    own = json.loads(next(line for line in done.text.split("\n") if line.startswith("[[")))
-    found = [(event["name"], event["dur"] / 1000) for event in slices_of(done.out)]
-    if [name for name, _ in found] != [name for name, _ in own]:
-        raise AssertionError(f"{found} are not {own}")
+def _too_long(found, own):
+    """Returns the recorded parts that took longer than the program measured, in milliseconds."""
     failed = own.index(next(part for i, part in enumerate(own) if part[0] == "optimizer" == own[i + 1][0]))
-    for i, ((name, ms), (_, own_ms)) in enumerate(zip(found, own)):
-        # A forward ends when backward is called; a step that failed, when it is tried again.
-        if ms > own_ms + (20 if name == "forward" else 0.2) and i != failed:
-            raise AssertionError(f"{name}: {ms} ms are more than the program's {own_ms}")
+    # A forward ends when backward is called; a step that failed, when it is tried again.
+    return [(name, ms, own_ms) for i, ((name, ms), (_, own_ms)) in enumerate(zip(found, own))
+            if ms > own_ms + (20 if name == "forward" else 0.2) and i != failed]
+
+
+def check_parts(folder):
+    """Each part that the program measured is recorded, in the same order and within the same time. A busy
+    machine may stop the program between its clock and ours, but not in each of three runs."""
+    for _ in range(3):
+        done = OnNullDevice(folder, PYTHON, HERE / "scripts" / "explained" / "parts.py")
+        done.expect(0, "as PyTorch counted: equal")
+        own = json.loads(next(line for line in done.text.split("\n") if line.startswith("[[")))
+        found = [(event["name"], event["dur"] / 1000) for event in slices_of(done.out)]
+        if [name for name, _ in found] != [name for name, _ in own]:
+            raise AssertionError(f"{found} are not {own}")
+        too_long = _too_long(found, own)
+        if not too_long:
+            break
+    else:
+        raise AssertionError(f"longer than the program measured: {too_long}")
     inputs = [ms for name, ms in found if name == "input"]
     if min(inputs) < 20:
         raise AssertionError(f"a batch takes 20 ms, but {inputs} were recorded")
