@@ -1,9 +1,8 @@
 // Waits for the signals that ask a process to end, so that it ends what it started first.
 #pragma once
 
-#include <optional>
-
 #include <csignal>
+#include <optional>
 
 namespace shardlens {
 

@@ -17,12 +17,6 @@ LineSocket::~LineSocket() { close(); }
 LineSocket::LineSocket(LineSocket&& other) noexcept
     : socket_(std::exchange(other.socket_, -1)), received_(std::move(other.received_)) {}
 
-LineSocket& LineSocket::operator=(LineSocket&& other) noexcept {
-  std::swap(socket_, other.socket_);
-  std::swap(received_, other.received_);
-  return *this;
-}
-
 void LineSocket::close() {
   if (socket_ >= 0) ::close(socket_);
   socket_ = -1;

@@ -13,7 +13,6 @@ class LineSocket {
   explicit LineSocket(int socket) : socket_(socket) {}
   ~LineSocket();
   LineSocket(LineSocket&& other) noexcept;
-  LineSocket& operator=(LineSocket&& other) noexcept;
 
   /// Sends a line, which has no newline. Returns false if the other end is closed.
   bool send(const std::string& line);

@@ -13,6 +13,7 @@
 #include "base/process/program_output.h"
 #include "profiler/record/python_program.h"
 #include "profiler/record/recorder_files.h"
+#include "tests/support/setting.h"
 #include "tests/support/temporary_folder.h"
 
 using namespace shardlens;
@@ -94,25 +95,11 @@ struct SampleInstallation {
   void check_history(const std::string& why) const { check_history(why, root / "null_device"); }
 };
 
-/// Sets an environment variable for the lifetime of this object.
-class Setting {
- public:
-  Setting(const char* name, const std::string& value) : name_(name) {
-    ::setenv(name, value.c_str(), 1);
-  }
-  ~Setting() { ::unsetenv(name_); }
-  Setting(const Setting&) = delete;
-  Setting& operator=(const Setting&) = delete;
-
- private:
-  const char* name_;
-};
-
 std::string wheel_in(const fs::path& site, const std::string& record) {
   write(site / "torch" / "__init__.py", "raise ImportError('nobody imports it')\n");
   write(site / "torch" / "version.py", "__version__ = '2.10.0+cu128'\ncuda = '12.8'\n");
   write(site / "torch-2.10.0.dist-info" / "RECORD", record);
-  const Setting path("PYTHONPATH", site.string());
+  const tests::Setting path("PYTHONPATH", site.string());
   return find_python({"python3"}).wheel;
 }
 

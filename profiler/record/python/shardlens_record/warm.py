@@ -24,7 +24,7 @@ from . import OPTIONS, program_code
 
 _SOCKET = "SHARDLENS_WARM"
 # While modules are imported, NumPy's library starts no threads, and PyTorch asks NVML, not CUDA, whether
-# there are GPUs: a process that has asked CUDA cannot use it after a fork.
+# there are GPUs: after that some versions forbid CUDA in a fork (_allow_cuda).
 _WHILE_IMPORTING = {"OPENBLAS_NUM_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 # pyarrow's allocator stops its thread before a fork; it gives back memory of the host, and nothing else.
 _HARMLESS_THREADS = ("jemalloc_bg_thd",)

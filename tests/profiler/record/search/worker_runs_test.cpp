@@ -6,7 +6,6 @@
 #include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -16,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/setting.h"
 #include "tests/support/temporary_folder.h"
 
 namespace shardlens::profiler {
@@ -23,19 +23,6 @@ namespace shardlens::profiler {
 namespace {
 
 constexpr std::chrono::seconds kPatience{20};
-
-class Variable {
- public:
-  Variable(const char* name, const std::string& value) : name_(name) {
-    ::setenv(name, value.c_str(), 1);
-  }
-  ~Variable() { ::unsetenv(name_); }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-
- private:
-  const char* name_;
-};
 
 std::array<int, 2> connected_sockets() {
   std::array<int, 2> ends{};
@@ -46,7 +33,7 @@ std::array<int, 2> connected_sockets() {
 /// Plays the Python process that has the executor.
 struct Parent {
   Workers workers() const {
-    const Variable given("SHARDLENS_WORKERS", std::to_string(ends[1]));
+    const tests::Setting given("SHARDLENS_WORKERS", std::to_string(ends[1]));
     return *Workers::of_parent();
   }
   std::array<int, 2> ends = connected_sockets();
@@ -75,7 +62,7 @@ RecordedRun ended_run() {
 TEST_CASE("a process without a parent that has an executor has no workers") {
   CHECK_FALSE(Workers::of_parent());
   for (const char* wrong : {"", "x", "-1", "99999"}) {
-    const Variable given("SHARDLENS_WORKERS", wrong);
+    const tests::Setting given("SHARDLENS_WORKERS", wrong);
     CHECK_THROWS_AS(Workers::of_parent(), std::invalid_argument);
   }
 }
@@ -92,7 +79,7 @@ TEST_CASE("workers end programs in any order, each as it ended") {
       asked.push_back(nlohmann::json::parse(*parent.own.receive(kPatience)));
     }
     {
-      const Variable worker("SHARDLENS_AS_A_WORKER", "1");
+      const tests::Setting worker("SHARDLENS_AS_A_WORKER", "1");
       keep_run_of_worker(all[2], ended_run());
     }
     for (const int run : {2, 0, 1}) {  // the second left nothing
