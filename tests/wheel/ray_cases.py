@@ -19,7 +19,8 @@ import threading
 import time
 from datetime import datetime, timezone
 
-from ray_searches import searches, sweeps
+from ray_ranks import is_running, ranks, wait_for
+from ray_searches import searches, sweeps, tunes
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -206,40 +207,6 @@ class Situation:
         row = {"engine": "Ray", "situation": self.said, "from": self._from, "until": until}
         file = pathlib.Path(folder) / f"Ray, {self.said}.json"
         file.write_text(json.dumps({**row, "events": said}))
-
-
-def ranks():
-    """Returns the processes of ranks, by rank, and the workers that started them."""
-    found = {}
-    for folder in pathlib.Path("/proc").glob("[0-9]*"):
-        try:
-            if (folder / "comm").read_text() != "shardlens-train\n":
-                continue
-            variables = dict(
-                entry.split("=", 1)
-                for entry in (folder / "environ").read_text().split("\0")
-                if "=" in entry
-            )
-            found[int(variables["RANK"])] = (int(folder.name), int(variables["SHARDLENS_PARENT"]))
-        except (OSError, KeyError):
-            continue  # it has ended, or is ending and has no variables any more
-    return found
-
-
-def is_running(process):
-    """A process that has ended but was not waited for does not count."""
-    try:
-        return pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def wait_for(what, holds, seconds=120):
-    last_moment = time.monotonic() + seconds
-    while not holds():
-        if time.monotonic() > last_moment:
-            raise AssertionError(f"waited in vain: {what}")
-        time.sleep(0.05)
 
 
 def trains_and_reports(cluster):
@@ -529,7 +496,7 @@ def write_image(file):
 CASES = {case.__name__: case for case in (
     trains_and_reports, outlives_a_rank_and_a_worker, refuses_wrong_use, plans_before_placing, runs_the_tutorial,
     outlives_a_lost_node, saves_on_notice, outlives_storms, sweeps,
-    searches)}  # fmt: skip
+    searches, tunes)}  # fmt: skip
 
 
 def main():

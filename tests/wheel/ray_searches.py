@@ -5,6 +5,8 @@ import pathlib
 import sys
 import time
 
+from ray_ranks import ranks, wait_for
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -59,6 +61,53 @@ def searches(cluster):
         alone = search(out=cluster.storage / f"{name}-alone")
         assert without_places(on_ray) == without_places(alone), (on_ray, alone)
         print(f"{name}: {time.monotonic() - begin:.0f} s", flush=True)
+
+
+def tunes(cluster):
+    """Tune searches over a flag: each trial's loss is that of the run alone, and a trial that Tune
+    stops leaves no rank."""
+    from ray import tune
+    from ray.train import RunConfig, ScalingConfig
+    from ray.tune.integration.ray_train import TuneReportCallback
+    from shardlens.ray import ShardlensTrainer
+
+    storage = str(cluster.storage)
+
+    def train(config):
+        ShardlensTrainer(
+            model="vit-tutorial", data="synthetic", batch=8, log_every=5, **config,
+            scaling_config=ScalingConfig(num_workers=1),
+            run_config=RunConfig(
+                name=tune.get_context().get_trial_id(),
+                storage_path=storage,
+                callbacks=[TuneReportCallback()],
+            ),
+        ).fit()  # fmt: skip
+
+    def found(name, space, **more):
+        tuner = tune.Tuner(
+            tune.with_resources(train, {"cpu": 0, "memory": 1 << 20}),
+            param_space=space,
+            tune_config=tune.TuneConfig(metric="loss", mode="min", max_concurrent_trials=2),
+            run_config=tune.RunConfig(name=name, storage_path=storage, **more),
+        )
+        return tuner.fit()
+
+    results = found("rates", {"steps": 20, "lr": tune.grid_search([1e-5, 1e-3])})
+    assert not results.errors, results.errors
+    losses = {}
+    for result in results:
+        rate = result.config["lr"]
+        alone = cluster.trainer(f"alone-{rate}", 20, workers=1, lr=rate).fit()
+        losses[rate] = result.metrics["loss"]
+        assert result.metrics["step"] == 20, result.metrics
+        assert losses[rate] == alone.metrics["loss"], (rate, losses, alone.metrics)
+    assert len(losses) == 2 and len(set(losses.values())) == 2, losses
+    assert results.get_best_result().config["lr"] == min(losses, key=losses.get), losses
+
+    (stopped,) = found("stopped", {"steps": 2000, "epochs": 20}, stop={"step": 10})
+    assert 10 <= stopped.metrics["step"] < 2000, stopped.metrics
+    wait_for("the rank of a stopped trial ends", lambda: not ranks())
 
 
 def without_places(answer):
