@@ -212,7 +212,7 @@ void write_page(const std::vector<Run>& runs, const ViewState& state, std::ostre
       << json_escaped(page_facts(lanes, static_cast<size_t>(at - lanes.begin()), state))
       << "</script>\n";
   for (const PageLane& lane : lanes) write_data(lane, out);
-  out << "<script>\n" << page_script() << "</script>\n</body>\n</html>\n";
+  out << page_elements() << "<script>\n" << page_script() << "</script>\n</body>\n</html>\n";
 }
 
 }  // namespace shardlens::viewer

@@ -35,12 +35,15 @@ const state = {
 function shows(category) { return state.shown === null || state.shown.has(category); }
 function wordsOf(category) { return facts.categoryNames[category]; }
 function warpOf(lane) { return lane.warps[state.alignment]; }
+function cssColor(category) {
+  return `rgb(${facts.categories.find((it) => it.id === category).color.join(' ')})`;
+}
 function swatch(category) {
   const made = element('i');
-  const [red, green, blue] = facts.categories.find((it) => it.id === category).color;
-  made.style.background = `rgb(${red} ${green} ${blue})`;
+  made.style.background = cssColor(category);
   return made;
 }
+function byId(id) { return document.getElementById(id); }
 
 // --- the view ------------------------------------------------------------------------------------
 
@@ -92,8 +95,7 @@ function isolate(category) {
   for (const lane of lanes) lane.show(state.shown);
   orderLanes();
   drawLegend();
-  draw();
-  drawPanel();
+  drawAll();
 }
 
 const ORDERS = {
@@ -112,8 +114,7 @@ function orderLanes() {
 
 function fold(numbers, isFolded) {
   for (const i of numbers) {
-    if (isFolded) state.folded.add(i);
-    else state.folded.delete(i);
+    state.folded[isFolded ? 'add' : 'delete'](i);
     plots[i].section.classList.toggle('folded', isFolded);
   }
   draw();
@@ -122,21 +123,24 @@ function fold(numbers, isFolded) {
 function select(lane, block) {
   state.selected = new Selected(lane, block);
   state.focus = lanes.indexOf(lane);
-  draw();
-  drawPanel();
-  drawBlock();
+  drawAll();
 }
 
 function focusOn(index) {
   state.focus = (index + lanes.length) % lanes.length;
   plots[state.focus].section.scrollIntoView({ block: 'nearest' });
-  draw();
-  drawPanel();
+  drawAll();
 }
 
 // --- drawing -------------------------------------------------------------------------------------
 
 let isDue = false;
+
+function drawAll() {
+  draw();
+  drawPanel();
+  drawBlock();
+}
 
 // Draws in the browser's next frame, once, however often it is called before.
 function draw() {
@@ -179,7 +183,7 @@ function drawHeadline(lane, line, index) {
 }
 
 function drawLegend() {
-  const legend = document.getElementById('legend');
+  const legend = byId('legend');
   legend.replaceChildren();
   for (const { id } of [...facts.categories].reverse()) {
     if (!lanes.some((lane) => lane.category.includes(id))) continue;
@@ -201,12 +205,12 @@ function drawPanel() {
   const change = momentOf(lane);
   const bytes = lane.totalAfter(change);
   const at = state.cursor === null ? 'at its peak' : 'at the cursor';
-  document.getElementById('moment').textContent =
+  byId('moment').textContent =
     `${lane.facts.name} ${at}: ${lane.facts.bound}${bytesText(bytes)}, ${lane.momentText(change)}`;
   if (state.panel === 'table') drawTable(lane, change);
   if (state.panel === 'flame graph') drawFlame(lane, change);
   if (state.panel === 'what changed') drawChanges(lane);
-  document.getElementById('tree').hidden = state.panel !== 'flame graph';
+  byId('tree').hidden = state.panel !== 'flame graph';
   for (const tab of document.querySelectorAll('#tabs button')) {
     tab.setAttribute('aria-pressed', String(tab.textContent === state.panel));
   }
@@ -235,7 +239,7 @@ function tooltipText(plot, event) {
 }
 
 function showTooltip(lines, event) {
-  const tooltip = document.getElementById('tooltip');
+  const tooltip = byId('tooltip');
   tooltip.hidden = lines.length === 0;
   tooltip.replaceChildren(...lines.map((text, i) => element(i === 0 ? 'b' : 'div', '', text)));
   const box = tooltip.getBoundingClientRect();
@@ -278,7 +282,7 @@ function listen(plot) {
   });
   canvas.addEventListener('pointerleave', () => {
     state.hover = null;
-    document.getElementById('tooltip').hidden = true;
+    byId('tooltip').hidden = true;
     draw();
   });
   canvas.addEventListener('dblclick', fit);
@@ -293,8 +297,7 @@ function click(plot, event) {
   state.cursor = { x: plot.xAt(event.offsetX), lane: plot.lane, change: moment.change };
   const block = plot.blockAt(event.offsetX, event.offsetY);
   if (block !== null) select(plot.lane, block);
-  draw();
-  drawPanel();
+  else drawAll();
 }
 
 // --- keys ----------------------------------------------------------------------------------------
@@ -303,17 +306,19 @@ const KEY_NAMES = { ArrowLeft: '←', ArrowRight: '→' };
 const KEYS = [
   { key: 'f', does: 'show the whole run', act: fit },
   { key: 'Tab', does: 'next lane', act: () => focusOn(state.focus + 1) },
-  { key: '+', does: 'zoom in', act: () => zoomAt((state.view.begin + state.view.end) / 2, 0.8) },
-  { key: '-', does: 'zoom out', act: () => zoomAt((state.view.begin + state.view.end) / 2, 1.25) },
+  { key: '+', does: 'zoom in', act: () => zoomAt(middle(), 0.8) },
+  { key: '-', does: 'zoom out', act: () => zoomAt(middle(), 1.25) },
   { key: 'ArrowLeft', does: 'go left', act: () => pan(-0.1) },
   { key: 'ArrowRight', does: 'go right', act: () => pan(0.1) },
   { key: 't', does: 'table', act: () => showPanel('table') },
   { key: 'g', does: 'flame graph', act: () => showPanel('flame graph') },
   { key: 'c', does: 'what changed', act: () => showPanel('what changed') },
-  { key: '/', does: 'search', act: () => document.getElementById('search').focus() },
+  { key: '/', does: 'search', act: () => byId('search').focus() },
   { key: 'd', does: 'next theme', act: nextTheme },
   { key: 'Escape', does: 'clear cursor and selection, show all categories', act: leaveAll },
 ];
+
+function middle() { return (state.view.begin + state.view.end) / 2; }
 
 function pan(part) {
   const moved = part * (state.view.end - state.view.begin);
@@ -323,9 +328,7 @@ function pan(part) {
 function leaveAll() {
   state.cursor = state.selected = null;
   if (state.shown !== null) isolate([...state.shown][0]);
-  draw();
-  drawPanel();
-  drawBlock();
+  drawAll();
 }
 
 function nextTheme() {
@@ -333,8 +336,7 @@ function nextTheme() {
   const root = document.documentElement;
   root.dataset.theme = themes[(themes.indexOf(root.dataset.theme) + 1) % themes.length];
   known.clear();
-  draw();
-  drawPanel();
+  drawAll();
 }
 
 function takeKey(event) {
@@ -350,9 +352,7 @@ function takeKey(event) {
 // --- the elements of the page --------------------------------------------------------------------
 
 function addControls() {
-  const controls = element('div');
-  controls.id = 'controls';
-  controls.append(
+  byId('controls').append(
     chooser('unit of the x axis', Object.keys(facts.lanes[0].warps), state.alignment, align,
             { normalised: 'beginning to end' }),
     chooser('height of the plots', ['same height', 'own height'], state.heights, (heights) => {
@@ -370,61 +370,31 @@ function addControls() {
     button('fit', 'show the whole run (F, or a double click)', fit),
     button('theme', 'light, dark, high contrast (D)', nextTheme));
   const hints = KEYS.map(({ key, does }) => `${KEY_NAMES[key] || key} ${does}`).join(' · ');
-  const help = element('p', 'muted', 'wheel: zoom, with Shift the height · drag: move · ' +
-                                     `click: select a block · ${hints}`);
-  const legend = element('nav');
-  legend.id = 'legend';
-  document.querySelector('header').append(controls, help, legend);
+  byId('hints').textContent = 'wheel: zoom, with Shift the height · drag: move · ' +
+                              `click: select a block · ${hints}`;
 }
 
 function addPanels() {
-  const panels = element('section', 'panels');
-  const tabs = element('div');
-  tabs.id = 'tabs';
-  for (const name of ['table', 'flame graph', 'what changed']) {
-    if (name === 'what changed' && lanes.length === 1) continue;
-    tabs.append(button(name, 'show the ' + name, () => showPanel(name)));
-  }
-  const search = element('input');
-  search.id = 'search';
-  search.type = 'search';
-  search.placeholder = 'search names (/)';
-  search.addEventListener('input', () => {
-    state.search = search.value;
+  const names = ['table', 'flame graph', 'what changed'].slice(0, lanes.length > 1 ? 3 : 2);
+  const tabs = names.map((name) => button(name, 'show the ' + name, () => showPanel(name)));
+  byId('search').before(...tabs);
+  byId('search').addEventListener('input', (event) => {
+    state.search = event.target.value;
     drawPanel();
   });
-  tabs.append(search);
-  panel = element('div', 'panel');
-  panels.append(element('h2', '', ''), tabs, treeControls(), panel);
-  panels.firstChild.id = 'moment';
-  const block = element('section', 'panels');
-  block.id = 'block';
-  const both = element('div', 'below');
-  both.append(panels, block);
-  document.body.append(both);
-  const tooltip = element('div');
-  tooltip.id = 'tooltip';
-  tooltip.hidden = true;
-  document.body.append(tooltip);
+  panel = document.querySelector('.panel');
 }
 
-function treeControls() {
-  const controls = element('div');
-  controls.id = 'tree';
-  const set = (name) => (value) => {
-    state.tree[name] = value;
+function addTreeControls() {
+  const add = (title, words, act) => byId('tree').append(chooser(title, words, words[0], (word) => {
+    act(word);
     drawPanel();
-  };
-  controls.append(chooser('what the tree groups by', ['stack', 'module', 'category'], 'stack',
-                          set('by')),
-                  chooser('where the tree begins', ['top', 'bottom'], 'top', set('from')));
-  if (lanes.length === 1) return controls;
-  controls.append(chooser('compared or not', ['minus the baseline', 'this run only'],
-                          'minus the baseline', (value) => {
-                            state.difference = value !== 'this run only';
-                            drawPanel();
-                          }));
-  return controls;
+  }));
+  add('what the tree groups by', ['stack', 'module', 'category'], (by) => state.tree.by = by);
+  add('where the tree begins', ['top', 'bottom'], (from) => state.tree.from = from);
+  if (lanes.length === 1) return;
+  add('compared or not', ['minus the baseline', 'this run only'],
+      (word) => state.difference = word !== 'this run only');
 }
 
 function addPlot(lane, section, index) {
@@ -450,19 +420,23 @@ function addPlot(lane, section, index) {
 }
 
 async function start() {
-  const names = [...document.querySelectorAll('script.names')];
-  const changes = [...document.querySelectorAll('script.changes')];
-  for (let i = 0; i < facts.lanes.length; ++i) {
+  const names = document.querySelectorAll('script.names');
+  const changes = document.querySelectorAll('script.changes');
+  for (const [i, laneFacts] of facts.lanes.entries()) {
     const text = new TextDecoder().decode(await unpacked(names[i].textContent));
-    const lane = new Lane(facts.lanes[i], await unpacked(changes[i].textContent), JSON.parse(text));
+    const lane = new Lane(laneFacts, await unpacked(changes[i].textContent), JSON.parse(text));
     lane.warps = {};
-    for (const [word, warp] of Object.entries(lane.facts.warps)) lane.warps[word] = new Warp(warp);
+    for (const [word, warp] of Object.entries(laneFacts.warps)) lane.warps[word] = new Warp(warp);
     lanes.push(lane);
     names[i].remove();
     changes[i].remove();
   }
+  const [upper, lower] = document.querySelectorAll('template');
+  document.querySelector('header').append(upper.content);
+  document.body.append(lower.content);
   addControls();
   addPanels();
+  addTreeControls();
   const sections = document.querySelectorAll('section.lane');
   lanes.forEach((lane, i) => addPlot(lane, sections[i], i));
   orderLanes();

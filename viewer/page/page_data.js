@@ -8,6 +8,17 @@ const BEFORE_ALL = -1;
 
 function categoryCount() { return facts.categories.length; }
 
+// Returns the first number from 0 on for which `holds` is true, as for all after it; or `count`.
+function firstWhere(count, holds) {
+  let begin = 0;
+  for (let end = count; begin < end;) {
+    const middle = (begin + end) >>> 1;
+    if (holds(middle)) end = middle;
+    else begin = middle + 1;
+  }
+  return begin;
+}
+
 async function unpacked(base64) {
   const packed = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('deflate'));
@@ -135,22 +146,16 @@ class Lane {
     const leaves = Math.ceil(this.changes / LEAF);
     this.before = new Float64Array(leaves * categoryCount());  // the memory before each leaf
     this.totals = new Float64Array(this.changes);  // of what is shown, after each change
-    this.levels = [{ most: new Float64Array(leaves), at: new Int32Array(leaves) }];
     const bytes = new Float64Array(categoryCount());
     let total = 0;
-    for (let leaf = 0; leaf < leaves; ++leaf) {
-      this.before.set(bytes, leaf * categoryCount());
-      let most = -1;
-      let at = -1;
-      const end = Math.min(this.changes, (leaf + 1) * LEAF);
-      for (let change = leaf * LEAF; change < end; ++change) {
-        this.totals[change] = total += this.apply(change, bytes);
-        if (total > most) most = total, at = change;
-      }
-      this.levels[0].most[leaf] = most;
-      this.levels[0].at[leaf] = at;
+    for (let change = 0; change < this.changes; ++change) {
+      if (change % LEAF === 0) this.before.set(bytes, (change / LEAF) * categoryCount());
+      this.totals[change] = total += this.apply(change, bytes);
     }
-    while (this.levels.at(-1).most.length > FAN) this.levels.push(levelAbove(this.levels.at(-1)));
+    this.levels = [levelAbove({ most: this.totals, at: null }, LEAF)];
+    while (this.levels.at(-1).most.length > FAN) {
+      this.levels.push(levelAbove(this.levels.at(-1), FAN));
+    }
     this.peak = this.highest(BEFORE_ALL, this.changes);
   }
 
@@ -214,16 +219,7 @@ class Lane {
   }
 
   // Returns the first change at or after a time.
-  changeAt(time) {
-    let begin = 0;
-    let end = this.changes;
-    while (begin < end) {
-      const middle = (begin + end) >>> 1;
-      if (this.time[middle] < time) begin = middle + 1;
-      else end = middle;
-    }
-    return begin;
-  }
+  changeAt(time) { return firstWhere(this.changes, (change) => this.time[change] >= time); }
 
   // Returns the blocks that are alive after a change, in order of birth.
   aliveAfter(change) {
@@ -237,9 +233,7 @@ class Lane {
   // Returns [step or -1, phase] of a change.
   stretchOf(change) {
     const all = this.names.stretches;
-    let i = all.length - 1;
-    while (i > 0 && all[i][3] > change) --i;
-    return all[i] || [-1, 0, 0, 0];
+    return all.findLast((stretch, i) => i === 0 || stretch[3] <= change) || [-1, 0, 0, 0];
   }
   momentText(change) {
     if (change < 0) return 'before anything was allocated';
@@ -251,15 +245,16 @@ class Lane {
   }
 }
 
-function levelAbove(level) {
-  const count = Math.ceil(level.most.length / FAN);
+// Returns the highest of each `fan` neighbours, and its change: the first one of that height. The
+// changes themselves have no `at`.
+function levelAbove({ most, at }, fan) {
+  const count = Math.ceil(most.length / fan);
   const above = { most: new Float64Array(count), at: new Int32Array(count) };
-  for (let node = 0; node < count; ++node) {
-    let best = node * FAN;
-    const end = Math.min(level.most.length, best + FAN);
-    for (let i = best + 1; i < end; ++i) if (level.most[i] > level.most[best]) best = i;
-    above.most[node] = level.most[best];
-    above.at[node] = level.at[best];
+  for (let i = 0; i < most.length; ++i) {
+    const node = Math.floor(i / fan);
+    if (i % fan !== 0 && most[i] <= above.most[node]) continue;
+    above.most[node] = most[i];
+    above.at[node] = at === null ? i : at[i];
   }
   return above;
 }
@@ -289,30 +284,21 @@ class Warp {
   }
   // Returns the position at x; in a gap, the position of the next piece or else of the one before.
   position(x, wantsNext) {
-    const all = this.pieces;
-    let begin = 0;
-    let end = all.length;
-    while (begin < end) {
-      const middle = (begin + end) >>> 1;
-      if (all[middle][1] < x) begin = middle + 1;
-      else end = middle;
-    }
-    if (begin < all.length && all[begin][0] <= x) {
-      const [from, to, low, high] = all[begin];
+    const at = firstWhere(this.pieces.length, (i) => this.pieces[i][1] >= x);
+    const piece = this.pieces[at];
+    if (piece && piece[0] <= x) {
+      const [from, to, low, high] = piece;
       return to === from ? low : low + (x - from) / (to - from) * (high - low);
     }
-    if (wantsNext) return begin < all.length ? all[begin][2] : null;
-    return begin > 0 ? all[begin - 1][3] : null;
+    const near = wantsNext ? piece?.[2] : this.pieces[at - 1]?.[3];
+    return near === undefined ? null : near;
   }
   xOf(lane, change) { return this.xAt(this.byChange ? change : lane.time[change]); }
   // Returns the x of a change, or of a time in microseconds.
   xAt(position) {
-    for (const [from, to, low, high] of this.pieces) {
-      if (position <= high) {
-        const part = high === low ? 0 : Math.max(0, (position - low) / (high - low));
-        return from + part * (to - from);
-      }
-    }
-    return this.end();
+    const piece = this.pieces.find(([, , , high]) => position <= high);
+    if (!piece) return this.end();
+    const [from, to, low, high] = piece;
+    return from + (high === low ? 0 : Math.max(0, (position - low) / (high - low))) * (to - from);
   }
 }

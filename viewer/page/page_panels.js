@@ -37,9 +37,7 @@ function momentOf(lane) {
 
 function focusedLane() { return lanes[state.focus]; }
 function baselineLane() { return lanes[facts.baseline]; }
-function comparesTree() {
-  return state.difference && focusedLane() !== baselineLane();
-}
+function comparesTree() { return state.difference && focusedLane() !== baselineLane(); }
 
 // --- the table -----------------------------------------------------------------------------------
 
@@ -63,18 +61,18 @@ function aliveRows(lane, change) {
     const name = lane.nameOf(block);
     const key = category + name;
     const bytes = lane.size(block);
-    const row = rows.get(key) || { name, category, bytes: 0, count: 0, most: -1, block, step: 0 };
+    const row = rows.get(key) || { name, category, bytes: 0, count: 0, most: -1 };
     row.bytes += bytes;
     row.count += 1;
-    if (bytes > row.most) {
-      row.most = bytes;
-      row.block = block;
-      row.step = lane.stretchOf(lane.born[block])[0];
-    }
+    if (bytes > row.most) row.most = bytes, row.block = block;
     rows.set(key, row);
   }
-  return [...rows.values()];
+  const all = [...rows.values()];
+  for (const row of all) row.step = lane.stretchOf(lane.born[row.block])[0];
+  return all;
 }
+
+function isSearched(name) { return name.toLowerCase().includes(state.search.toLowerCase()); }
 
 function sorted(rows) {
   const { value } = COLUMNS[state.sort.column];
@@ -84,9 +82,7 @@ function sorted(rows) {
 }
 
 function drawTable(lane, change) {
-  const wanted = state.search.toLowerCase();
-  const all = aliveRows(lane, change);
-  const rows = sorted(all.filter((row) => row.name.toLowerCase().includes(wanted)));
+  const rows = sorted(aliveRows(lane, change).filter((row) => isSearched(row.name)));
   const table = element('table');
   const head = table.createTHead().insertRow();
   COLUMNS.forEach((column, i) => {
@@ -95,8 +91,8 @@ function drawTable(lane, change) {
     cell.append(button(column.name + mark, 'sort by ' + column.name, () => sortBy(i)));
     head.append(cell);
   });
-  const body = table.createTBody();
-  for (const row of rows.slice(0, MOST_ROWS)) body.append(tableRow(lane, row));
+  const shown = rows.slice(0, MOST_ROWS).map((row) => tableRow(lane, row));
+  table.createTBody().append(...shown);
   panel.replaceChildren(table);
   if (rows.length > MOST_ROWS) {
     panel.append(element('p', 'muted', `${rows.length - MOST_ROWS} more rows: search for them`));
@@ -110,10 +106,10 @@ function tableRow(lane, row) {
   made.title = 'select the largest of these blocks';
   for (const column of COLUMNS) made.append(element('td', column.name, column.text(row)));
   made.children[3].prepend(swatch(row.category));
-  const isSelected = state.selected && state.selected.lane === lane &&
-                     lane.nameOf(state.selected.block) === row.name &&
-                     lane.categoryOf(state.selected.block) === row.category;
-  if (isSelected) made.classList.add('selected');
+  const block = state.selected?.lane === lane ? state.selected.block : null;
+  const isSelected = block !== null && lane.nameOf(block) === row.name &&
+                     lane.categoryOf(block) === row.category;
+  made.classList.toggle('selected', isSelected);
   const act = () => select(lane, row.block);
   made.addEventListener('click', act);
   made.addEventListener('keydown', (event) => {
@@ -180,28 +176,25 @@ function drawChanges(lane) {
     `${bytesText(found.only_a_bytes)} only in ${base}, ` +
     `${bytesText(found.only_b_bytes)} only in ${lane.facts.name}`));
   const table = element('table');
-  const head = table.createTHead().insertRow();
-  for (const name of ['change', 'place', 'category', base, lane.facts.name]) {
-    head.append(element('th', '', name));
-  }
-  const body = table.createTBody();
-  const wanted = state.search.toLowerCase();
-  for (const row of found.rows) {
-    if (!row.place.toLowerCase().includes(wanted)) continue;
-    const made = body.insertRow();
-    const sign = row.change_bytes > 0 ? '+' : '';
-    made.append(element('td', row.change_bytes > 0 ? 'size more' : 'size less',
-                        sign + bytesText(row.change_bytes)));
-    const layers = row.layers > 1 ? ` (${row.layers} layers)` : '';
-    made.append(element('td', 'name', row.place + layers));
-    const category = facts.categoryIds.get(row.category);
-    const cell = element('td', 'category', wordsOf(category));
-    cell.prepend(swatch(category));
-    made.append(cell);
-    made.append(element('td', 'size', `${row.a_blocks} blocks, ${bytesText(row.a_bytes)}`));
-    made.append(element('td', 'size', `${row.b_blocks} blocks, ${bytesText(row.b_bytes)}`));
-  }
+  const names = ['change', 'place', 'category', base, lane.facts.name];
+  table.createTHead().insertRow().append(...names.map((name) => element('th', '', name)));
+  const rows = found.rows.filter((row) => isSearched(row.place));
+  table.createTBody().append(...rows.map(changeRow));
   panel.append(table);
+}
+
+function changeRow(row) {
+  const made = element('tr');
+  const category = facts.categoryIds.get(row.category);
+  const sign = row.change_bytes > 0 ? '+' : '';
+  made.append(
+    element('td', sign ? 'size more' : 'size less', sign + bytesText(row.change_bytes)),
+    element('td', 'name', row.place + (row.layers > 1 ? ` (${row.layers} layers)` : '')),
+    element('td', 'category', wordsOf(category)),
+    element('td', 'size', `${row.a_blocks} blocks, ${bytesText(row.a_bytes)}`),
+    element('td', 'size', `${row.b_blocks} blocks, ${bytesText(row.b_bytes)}`));
+  made.children[2].prepend(swatch(category));
+  return made;
 }
 
 // --- the selected block --------------------------------------------------------------------------
@@ -228,7 +221,7 @@ function blockLines(lane, block) {
 }
 
 function drawBlock() {
-  const box = document.getElementById('block');
+  const box = byId('block');
   if (state.selected === null) {
     const hint = 'click a block in a plot, or a row of the table, to see what it is';
     box.replaceChildren(element('h3', '', 'Block'), element('p', 'muted', hint));

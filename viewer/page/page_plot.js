@@ -21,20 +21,20 @@ function packedColor([red, green, blue]) {
 
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
 
-// Returns a size as base/units.h writes it: "1.50 GiB", below 1 KiB "640 B".
-function bytesText(bytes) {
+function withUnit(bytes, placesOf) {
   let unit = 0;
   let size = bytes;
   while (Math.abs(size) >= 1024 && unit + 1 < UNITS.length) size /= 1024, ++unit;
-  return (unit === 0 ? String(bytes) : size.toFixed(2)) + ' ' + UNITS[unit];
+  return size.toFixed(placesOf(size, unit)) + ' ' + UNITS[unit];
 }
+
+// Returns a size as base/units.h writes it: "1.50 GiB", below 1 KiB "640 B".
+function bytesText(bytes) { return withUnit(bytes, (size, unit) => (unit === 0 ? 0 : 2)); }
 
 // Returns a size for an axis: "64 MiB".
 function shortBytes(bytes) {
-  let unit = 0;
-  while (bytes >= 1024 && unit + 1 < UNITS.length) bytes /= 1024, ++unit;
-  const places = bytes >= 100 || bytes === Math.floor(bytes) ? 0 : bytes >= 10 ? 1 : 2;
-  return bytes.toFixed(places) + ' ' + UNITS[unit];
+  const isWhole = (size) => size >= 100 || Number.isInteger(size);
+  return withUnit(bytes, (size) => (isWhole(size) ? 0 : size >= 10 ? 1 : 2));
 }
 
 function changeText(before, after) {
@@ -185,9 +185,7 @@ class Plot {
     const most = Math.max(1, Math.floor(this.height / 32));
     for (const [bytes, text] of byteTicks(this.top, most)) {
       const y = Math.round(this.yOf(bytes)) + 0.5;
-      context.globalAlpha = 0.45;
-      line(context, LEFT, y, LEFT + this.width, y, color('grid'));
-      context.globalAlpha = 1;
+      line(context, LEFT, y, LEFT + this.width, y, color('grid'), 0.45);
       context.fillStyle = color('muted');
       context.fillText(text, LEFT - 6, y);
     }
@@ -195,9 +193,7 @@ class Plot {
     const { begin, end } = state.view;
     for (const [x, text] of xTicks(state.alignment, begin, end, this.width / 90)) {
       const pixel = Math.round(this.pixelOf(x)) + 0.5;
-      context.globalAlpha = 0.45;
-      line(context, pixel, TOP, pixel, TOP + this.height, color('grid'));
-      context.globalAlpha = 1;
+      this.upright(context, pixel, color('grid'), 0.45);
       context.fillStyle = color('muted');
       const half = context.measureText(text).width / 2;
       context.fillText(text, Math.min(pixel, LEFT + this.width + RIGHT - half),
@@ -236,9 +232,15 @@ class Plot {
   // Marks where requests for memory failed.
   drawFailures(context) {
     for (const { us, change } of this.lane.facts.failures) {
-      const x = this.pixelOf(this.warp.byChange ? this.warp.xAt(change - 1) : this.warp.xAt(us));
-      if (x < LEFT || x > LEFT + this.width) continue;
-      line(context, x, TOP, x, TOP + this.height, color('more'));
+      const x = this.warp.xAt(this.warp.byChange ? change - 1 : us);
+      this.upright(context, this.pixelOf(x), color('more'));
+    }
+  }
+
+  // Draws a line over the whole height, if it is in view.
+  upright(context, x, stroke, alpha) {
+    if (x >= LEFT && x <= LEFT + this.width) {
+      line(context, x, TOP, x, TOP + this.height, stroke, alpha);
     }
   }
 
@@ -280,15 +282,9 @@ class Plot {
       context.arc(x, Math.max(TOP, this.yOf(peak.bytes)), 4, 0, 2 * Math.PI);
       context.stroke();
     }
-    const cursor = state.cursor === null ? null : state.cursor.x;
-    for (const at of [cursor, state.hover]) {
-      if (at === null) continue;
-      const pixel = this.pixelOf(at);
-      if (pixel < LEFT || pixel > LEFT + this.width) continue;
-      context.globalAlpha = at === cursor ? 1 : 0.5;
-      line(context, pixel, TOP, pixel, TOP + this.height, color('cursor'));
-      context.globalAlpha = 1;
-    }
+    const cursor = color('cursor');
+    if (state.cursor !== null) this.upright(context, this.pixelOf(state.cursor.x), cursor);
+    if (state.hover !== null) this.upright(context, this.pixelOf(state.hover), cursor, 0.5);
   }
 
   // Returns the block that is drawn at a point, and the moment that its column shows.
@@ -333,14 +329,8 @@ class Selected {
     for (let i = 1; i < this.falls.length; ++i) this.falls[i][1] += this.falls[i - 1][1];
   }
   below(change) {
-    let begin = 0;
-    let end = this.falls.length;
-    while (begin < end) {
-      const middle = (begin + end) >>> 1;
-      if (this.falls[middle][0] <= change) begin = middle + 1;
-      else end = middle;
-    }
-    return this.atBirth - (begin === 0 ? 0 : this.falls[begin - 1][1]);
+    const fallen = firstWhere(this.falls.length, (i) => this.falls[i][0] > change);
+    return this.atBirth - (fallen === 0 ? 0 : this.falls[fallen - 1][1]);
   }
 }
 
@@ -348,10 +338,12 @@ function parsedColor(hex) {
   return [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 }
 
-function line(context, x0, y0, x1, y1, stroke) {
+function line(context, x0, y0, x1, y1, stroke, alpha = 1) {
+  context.globalAlpha = alpha;
   context.strokeStyle = stroke;
   context.beginPath();
   context.moveTo(x0, y0);
   context.lineTo(x1, y1);
   context.stroke();
+  context.globalAlpha = 1;
 }

@@ -27,8 +27,8 @@ function pathOf(names, group, { by, from }) {
   return path;
 }
 
-function treeNode(place) {
-  return { place, bytes: 0, count: 0, base: 0, baseCount: 0, children: new Map(), of: new Map() };
+function treeNode(place, parent) {
+  return { place, parent, bytes: 0, count: 0, base: 0, children: new Map(), of: new Map() };
 }
 
 class AliveTree {
@@ -36,7 +36,7 @@ class AliveTree {
   constructor(compares, unchanged) {
     this.compares = compares;
     this.unchanged = new Set(unchanged);
-    this.root = treeNode(['all', '', 0]);
+    this.root = treeNode(['all', '', 0], null);
   }
   // Adds what is alive after a change. When two runs are compared, a place is the same whatever its
   // folder, and in a file that has changed, whatever its line.
@@ -58,7 +58,7 @@ class AliveTree {
     for (let i = -1; i < path.length; ++i) {
       if (i >= 0) node = this.child(node, path[i]);
       node[isBaseline ? 'base' : 'bytes'] += bytes;
-      node[isBaseline ? 'baseCount' : 'count'] += count;
+      if (!isBaseline) node.count += count;
       node.of.set(category, (node.of.get(category) || 0) + bytes);
     }
   }
@@ -68,7 +68,7 @@ class AliveTree {
     const fixed = this.unchanged.has(base) ? line : 0;
     const key = this.compares ? [name, base, fixed] : [name, file, line];
     const text = JSON.stringify(key);
-    if (!node.children.has(text)) node.children.set(text, treeNode(place));
+    if (!node.children.has(text)) node.children.set(text, treeNode(place, node));
     return node.children.get(text);
   }
 }
@@ -149,20 +149,10 @@ class Flame {
 
   // Makes a place fill the width; if it already does, makes the one above fill it.
   enter(node) {
-    const at = this.path.indexOf(node);
-    const isFilling = at > 0 && at === this.path.length - 1;
-    this.path = at < 0 ? pathOfNode(this.tree.root, node)
-                       : this.path.slice(0, isFilling ? at : at + 1);
+    const isFilling = node === this.path.at(-1) && node.parent !== null;
+    this.path = [isFilling ? node.parent : node];
+    while (this.path[0].parent !== null) this.path.unshift(this.path[0].parent);
   }
-}
-
-function pathOfNode(root, wanted) {
-  if (root === wanted) return [root];
-  for (const child of root.children.values()) {
-    const path = pathOfNode(child, wanted);
-    if (path) return [root, ...path];
-  }
-  return null;
 }
 
 // True for a call whose bytes are all those of its only further call.
@@ -187,8 +177,7 @@ function categoryColor(node) {
   for (const [category, bytes] of node.of) {
     if (most === null || bytes > node.of.get(most)) most = category;
   }
-  const found = facts.categories.find((it) => it.id === most);
-  return found ? `rgb(${found.color.join(' ')})` : color('grid');
+  return most === null ? color('grid') : cssColor(most);
 }
 
 function fitted(context, text, width) {
