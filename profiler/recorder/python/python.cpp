@@ -89,10 +89,15 @@ StepPart part_now(const SeenPlace& seen, bool in_backward) {
   return part;
 }
 
+/// Returns what bounds the size of the next allocation; null: its size is exact.
+const char* next_bound() {
+  const auto next = bound_of_next.load();
+  return next == nullptr ? nullptr : next();
+}
+
 /// Returns the text to add to the place of the next allocation if its size is an upper bound.
 std::string bound_text(std::string_view place) {
-  const auto next = bound_of_next.load();
-  const char* const bound = next == nullptr ? nullptr : next();
+  const char* const bound = next_bound();
   return bound == nullptr ? ""
                           : fmt::format("{}{}{}", place.empty() ? "" : ": ", bound, kUpperBound);
 }
@@ -118,6 +123,9 @@ std::string text_outside_program(const SeenPlace& seen) {
 /// autograd if no function of the program runs, with the whole stack down to the operators.
 uint32_t label_of_next(Recorder& active, ThreadStacks& stacks, const SeenPlace& seen,
                        uint32_t innermost, const torch::autograd::Node* node) {
+  if (seen.code == nullptr && seen.place != nullptr && next_bound() == nullptr) {
+    return stacks.label_of(*seen.place, stacks.frame_of_operators(innermost));
+  }
   std::string text = seen.code != nullptr    ? seen.code->label
                      : seen.place != nullptr ? *seen.place
                                              : "";

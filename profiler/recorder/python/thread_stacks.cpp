@@ -105,7 +105,28 @@ uint32_t ThreadStacks::find() {
     if (module_ == nullptr && is_inside_) look_for_module(frame);
     return true;
   });
-  return frame_of(places_, 0);
+  return frame_of_found();
+}
+
+/// The outer functions are most often those of the last stack, whose frames are known.
+uint32_t ThreadStacks::frame_of_found() {
+  const auto [last, place] = std::mismatch(
+      found_.begin(), found_.end(), places_.rbegin(), places_.rend(),
+      [](const FoundFrame& known, const PythonPlace& now) { return known.place == now; });
+  found_.erase(last, found_.end());
+  uint32_t caller = found_.empty() ? 0 : found_.back().frame;
+  for (auto inner = place; inner != places_.rend(); ++inner) {
+    caller = known_frame(*inner, caller);
+    if (caller == 0) return 0;
+    found_.push_back({*inner, caller});
+  }
+  return caller;
+}
+
+uint32_t ThreadStacks::known_frame(const PythonPlace& place, uint32_t caller) {
+  uint32_t& frame = frames_[{caller, place}];
+  if (frame == 0) frame = new_frame(place, caller);
+  return frame;
 }
 
 void ThreadStacks::look_for_module(const PythonFrame& frame) {
@@ -116,17 +137,26 @@ void ThreadStacks::look_for_module(const PythonFrame& frame) {
 
 uint32_t ThreadStacks::frame_of(const std::vector<PythonPlace>& places, uint32_t caller) {
   for (auto place = places.rbegin(); place != places.rend(); ++place) {
-    uint32_t& frame = frames_[{caller, *place}];
-    if (frame == 0) frame = new_frame(*place, caller);
-    if (frame == 0) return 0;
-    caller = frame;
+    caller = known_frame(*place, caller);
+    if (caller == 0) return 0;
   }
   return caller;
 }
 
+uint32_t ThreadStacks::label_of(const std::string& kept, uint32_t innermost) {
+  uint32_t& number = labels_[{&kept, innermost}];
+  if (number == 0) number = recorder_->label(kept, innermost);
+  return number;
+}
+
 uint32_t ThreadStacks::frame_of(const std::string& name, uint32_t caller) {
-  const uint32_t function = keeps_stacks ? recorder_->label(name) : 0;
-  return function == 0 ? 0 : recorder_->frame({.caller = caller, .function = function});
+  if (!keeps_stacks) return 0;
+  uint32_t& function = functions_[name];
+  if (function == 0) function = recorder_->label(name);
+  if (function == 0) return 0;
+  uint32_t& frame = calls_[uint64_t{caller} << 32 | function];
+  if (frame == 0) frame = recorder_->frame({.caller = caller, .function = function});
+  return frame;
 }
 
 uint32_t ThreadStacks::frame_of_operators(uint32_t caller) {

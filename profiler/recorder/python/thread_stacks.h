@@ -48,6 +48,8 @@ class ThreadStacks {
   uint32_t frame_of(const std::string& name, uint32_t caller);
   /// Returns the innermost frame of the operators that the thread is in, called by `caller`.
   uint32_t frame_of_operators(uint32_t caller);
+  /// Returns the number of a kept text with the stack of its innermost frame; 0: no stack.
+  uint32_t label_of(const std::string& kept, uint32_t innermost);
   /// Returns what the functions say that find() has found; `frame` is their innermost frame.
   const SeenPlace& seen_place(uint32_t frame);
 
@@ -67,15 +69,39 @@ class ThreadStacks {
     }
   };
 
+  struct FoundFrame {
+    PythonPlace place;
+    uint32_t frame = 0;
+  };
+  struct KeptLabel {
+    const std::string* text = nullptr;
+    uint32_t innermost = 0;
+
+    bool operator==(const KeptLabel&) const = default;
+  };
+  struct LabelHash {
+    size_t operator()(const KeptLabel& label) const {
+      return (reinterpret_cast<uint64_t>(label.text) ^ uint64_t{label.innermost} << 32) *
+                 0x9E37'79B9'7F4A'7C15U >>
+             7;
+    }
+  };
+
   void look_for_module(const PythonFrame& frame);
+  uint32_t frame_of_found();
+  uint32_t known_frame(const PythonPlace& place, uint32_t caller);
   uint32_t frame_of(const std::vector<PythonPlace>& places, uint32_t caller);
   uint32_t new_frame(const PythonPlace& place, uint32_t caller);
 
   Recorder* recorder_ = nullptr;
   std::vector<PythonPlace> places_;  // keeps its memory
+  std::vector<FoundFrame> found_;    // what find() found last, outermost first
   const ModuleName* module_ = nullptr;
   bool is_inside_ = true;  // the functions that were found so far: of the same backward
   std::unordered_map<Call, uint32_t, CallHash> frames_;
+  std::unordered_map<std::string, uint32_t> functions_;  // operators and nodes, by name
+  std::unordered_map<uint64_t, uint32_t> calls_;         // frames of these, by caller and function
+  std::unordered_map<KeptLabel, uint32_t, LabelHash> labels_;
   std::unordered_map<uint32_t, SeenPlace> seen_;  // by the innermost frame
   SeenPlace unkept_;
 };

@@ -27,8 +27,6 @@ def _parts(tensor):
     torch = sys.modules["torch"]
     if tensor.layout is not torch.strided and str(tensor.layout) in _SPARSE:
         return [getattr(tensor, name)() for name in _SPARSE[str(tensor.layout)]]
-    if type(tensor) is torch.Tensor:  # most are: a look for an attribute that is missing takes longer
-        return []
     if hasattr(tensor, "__tensor_flatten__"):
         return _tensors(getattr(tensor, name) for name in tensor.__tensor_flatten__()[0])
     return []
@@ -45,6 +43,10 @@ def _wrapped(tensor):
 
 
 def _addresses(tensor):
+    torch = sys.modules["torch"]
+    if type(tensor) is torch.Tensor and tensor.is_cuda and tensor.layout is torch.strided:
+        address = tensor.untyped_storage().data_ptr()  # most are such: the shortest way
+        return [address] if address else []  # 0: its memory has been given back
     parts = _parts(tensor)
     if parts:
         return [address for part in parts for address in _addresses(part)]
