@@ -89,15 +89,14 @@ StepPart part_now(const SeenPlace& seen, bool in_backward) {
   return part;
 }
 
-/// Returns what bounds the size of the next allocation; null: its size is exact.
-const char* next_bound() {
+/// Takes what bounds the size of the next allocation, once; null: its size is exact.
+const char* take_next_bound() {
   const auto next = bound_of_next.load();
   return next == nullptr ? nullptr : next();
 }
 
-/// Returns the text to add to the place of the next allocation if its size is an upper bound.
-std::string bound_text(std::string_view place) {
-  const char* const bound = next_bound();
+/// Returns the text to add to the place of an allocation whose size has an upper bound, or null.
+std::string bound_text(const char* bound, std::string_view place) {
   return bound == nullptr ? ""
                           : fmt::format("{}{}{}", place.empty() ? "" : ": ", bound, kUpperBound);
 }
@@ -123,7 +122,8 @@ std::string text_outside_program(const SeenPlace& seen) {
 /// autograd if no function of the program runs, with the whole stack down to the operators.
 uint32_t label_of_next(Recorder& active, ThreadStacks& stacks, const SeenPlace& seen,
                        uint32_t innermost, const torch::autograd::Node* node) {
-  if (seen.code == nullptr && seen.place != nullptr && next_bound() == nullptr) {
+  const char* const bound = take_next_bound();
+  if (seen.code == nullptr && seen.place != nullptr && bound == nullptr) {
     return stacks.label_of(*seen.place, stacks.frame_of_operators(innermost));
   }
   std::string text = seen.code != nullptr    ? seen.code->label
@@ -135,7 +135,7 @@ uint32_t label_of_next(Recorder& active, ThreadStacks& stacks, const SeenPlace& 
     innermost = outermost == 0 ? 0 : stacks.frame_of_places(outermost);
   }
   if (text.empty()) text = text_outside_program(seen);
-  text += bound_text(text);
+  text += bound_text(bound, text);
   if (text.empty()) return 0;
   if (innermost == 0) return active.label(text);
   return active.label(text, stacks.frame_of_operators(innermost));
