@@ -59,9 +59,13 @@ int64_t tiles_bytes(const ProductSizes& sizes) {
   bytes += kElement * inner * std::min(round_up(sizes.columns, 64), columns);
   if (is_far_apart(sizes, 4096)) bytes += kElement * kMostRows * inner;
   if (!sizes.transposed) return bytes;
+  if (!is_even && inner > kLong) bytes += 20480;
   int64_t rows = round_up(sizes.rows, 64);
   if (sizes.rows > 64 && sizes.rows != rows) rows += 64;
-  return bytes + std::min(kElement * std::min(rows, kMostRows) * inner, kMostFirst);
+  bytes += std::min(kElement * std::min(rows, kMostRows) * inner, kMostFirst);
+  // Of an inner length that is just cut, more columns are copied the shorter it is.
+  const bool is_just_cut = inner > 512 && sizes.rows > 128 && sizes.columns > 256;
+  return is_just_cut ? std::max(bytes, 330 * inner + 398336) : bytes;
 }
 
 /// Returns what a product by tiles takes besides that if its first matrix is not copied. Since
