@@ -137,7 +137,6 @@ uint32_t label_of_next(Recorder& active, ThreadStacks& stacks, const SeenPlace& 
   if (text.empty()) text = text_outside_program(seen);
   text += bound_text(bound, text);
   if (text.empty()) return 0;
-  if (innermost == 0) return active.label(text);
   return active.label(text, stacks.frame_of_operators(innermost));
 }
 

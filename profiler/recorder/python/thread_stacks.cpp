@@ -135,17 +135,18 @@ void ThreadStacks::look_for_module(const PythonFrame& frame) {
   if (function.calls_module) module_ = name_of_module(frame.self());
 }
 
-uint32_t ThreadStacks::frame_of(const std::vector<PythonPlace>& places, uint32_t caller) {
-  for (auto place = places.rbegin(); place != places.rend(); ++place) {
+uint32_t ThreadStacks::frame_of_places(uint32_t caller) {
+  for (auto place = places_.rbegin(); place != places_.rend(); ++place) {
     caller = known_frame(*place, caller);
     if (caller == 0) return 0;
   }
   return caller;
 }
 
-uint32_t ThreadStacks::label_of(const std::string& kept, uint32_t innermost) {
-  uint32_t& number = labels_[{&kept, innermost}];
-  if (number == 0) number = recorder_->label(kept, innermost);
+uint32_t ThreadStacks::label_of(const std::string& place, uint32_t innermost) {
+  if (innermost == 0) return recorder_->label(place);
+  uint32_t& number = labels_[innermost];
+  if (number == 0) number = recorder_->label(place, innermost);
   return number;
 }
 

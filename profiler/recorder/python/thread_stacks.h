@@ -43,13 +43,14 @@ class ThreadStacks {
   /// found, as far as they are in one backward; null if there is none.
   const ModuleName* module() const { return module_; }
   /// Returns the innermost frame of the functions that find() has found, called by `caller`.
-  uint32_t frame_of_places(uint32_t caller) { return frame_of(places_, caller); }
+  uint32_t frame_of_places(uint32_t caller);
   /// Returns the frame of an operator or a node of autograd, which has only a name.
   uint32_t frame_of(const std::string& name, uint32_t caller);
   /// Returns the innermost frame of the operators that the thread is in, called by `caller`.
   uint32_t frame_of_operators(uint32_t caller);
-  /// Returns the number of a kept text with the stack of its innermost frame; 0: no stack.
-  uint32_t label_of(const std::string& kept, uint32_t innermost);
+  /// Returns the number of a place with the stack of an innermost frame, which decides the place;
+  /// 0: no stack.
+  uint32_t label_of(const std::string& place, uint32_t innermost);
   /// Returns what the functions say that find() has found; `frame` is their innermost frame.
   const SeenPlace& seen_place(uint32_t frame);
 
@@ -73,24 +74,10 @@ class ThreadStacks {
     PythonPlace place;
     uint32_t frame = 0;
   };
-  struct KeptLabel {
-    const std::string* text = nullptr;
-    uint32_t innermost = 0;
-
-    bool operator==(const KeptLabel&) const = default;
-  };
-  struct LabelHash {
-    size_t operator()(const KeptLabel& label) const {
-      return (reinterpret_cast<uint64_t>(label.text) ^ uint64_t{label.innermost} << 32) *
-                 0x9E37'79B9'7F4A'7C15U >>
-             7;
-    }
-  };
 
   void look_for_module(const PythonFrame& frame);
   uint32_t frame_of_found();
   uint32_t known_frame(const PythonPlace& place, uint32_t caller);
-  uint32_t frame_of(const std::vector<PythonPlace>& places, uint32_t caller);
   uint32_t new_frame(const PythonPlace& place, uint32_t caller);
 
   Recorder* recorder_ = nullptr;
@@ -101,8 +88,8 @@ class ThreadStacks {
   std::unordered_map<Call, uint32_t, CallHash> frames_;
   std::unordered_map<std::string, uint32_t> functions_;  // operators and nodes, by name
   std::unordered_map<uint64_t, uint32_t> calls_;         // frames of these, by caller and function
-  std::unordered_map<KeptLabel, uint32_t, LabelHash> labels_;
-  std::unordered_map<uint32_t, SeenPlace> seen_;  // by the innermost frame
+  std::unordered_map<uint32_t, uint32_t> labels_;        // of places, by the innermost frame
+  std::unordered_map<uint32_t, SeenPlace> seen_;         // by the innermost frame
   SeenPlace unkept_;
 };
 

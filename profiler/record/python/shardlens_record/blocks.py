@@ -44,9 +44,9 @@ def _wrapped(tensor):
 
 def _addresses(tensor):
     torch = sys.modules["torch"]
-    if type(tensor) is torch.Tensor and tensor.is_cuda and tensor.layout is torch.strided:
-        address = tensor.untyped_storage().data_ptr()  # most are such: the shortest way
-        return [address] if address else []  # 0: its memory has been given back
+    if type(tensor) is torch.Tensor and tensor.layout is torch.strided:  # most are: the shortest way
+        address = tensor.untyped_storage().data_ptr() if tensor.is_cuda else 0
+        return [address] if address else []  # 0 on a GPU: its memory has been given back
     parts = _parts(tensor)
     if parts:
         return [address for part in parts for address in _addresses(part)]
