@@ -19,18 +19,23 @@ class AddressMap {
   /// Returns the index of an address; kNone if the map lacks it.
   uint32_t find(uint64_t address) const { return slots_[place_of(address)].index; }
 
-  /// Inserts an address, or replaces its index. `index` must not be kNone.
-  void insert(uint64_t address, uint32_t index) {
+  /// Inserts an address, or replaces its index. Returns the index that it had, or kNone. `index`
+  /// must not be kNone.
+  uint32_t insert(uint64_t address, uint32_t index) {
     check(index != kNone, "an address gets the index that means none");
     if (2 * (size_ + 1) > slots_.size()) grow();
     Slot& slot = slots_[place_of(address)];
-    if (slot.index == kNone) ++size_;
+    const uint32_t before = slot.index;
+    if (before == kNone) ++size_;
     slot = {address, index};
+    return before;
   }
 
-  void erase(uint64_t address) {
+  /// Erases an address. Returns the index that it had; kNone if the map lacks it.
+  uint32_t erase(uint64_t address) {
     size_t hole = place_of(address);
-    if (slots_[hole].index == kNone) return;
+    const uint32_t before = slots_[hole].index;
+    if (before == kNone) return kNone;
     check(size_ > 0, "more addresses are erased than were inserted");
     --size_;
     // Slots that follow move up, so that no probe ends before its address.
@@ -42,6 +47,7 @@ class AddressMap {
       hole = next;
     }
     slots_[hole].index = kNone;
+    return before;
   }
 
   size_t size() const { return size_; }

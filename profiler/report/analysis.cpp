@@ -89,23 +89,27 @@ void Analysis::take_alloc(const Event& event) {
   if (event.space == Space::segment) return take_segment(event);
   const bool is_device = event.space == Space::device;
   if (is_device) reserved_peak_.before(event, tracker_, set_of(Space::device));
-  const int64_t given = is_device ? tracker_.take(event) : event.value;
+  given_bytes_ = is_device ? tracker_.take(event) : event.value;
+  if (is_device) {
+    end_watch(event);
+    if (event.label == round_label_) begin_mark(growth_.marks());
+  }
   PeakSet& set = set_of(event.space);
-  if (event.space == Space::driver) {
-    if (const auto old = set.free(event.address)) libraries_[old->label] -= old->given_bytes;
-    libraries_[event.label] += given;
-  }
-  if (!is_device) {
-    set.alloc(event, given, moment_of(event));
-    if (event.space == Space::driver) take_own_device_bytes();
-    return;
-  }
-  end_watch(event);
-  if (event.label == round_label_) begin_mark(growth_.marks());
-  if (const auto lost = set.free(event.address)) growth_.freed(*lost);  // its free is missing
-  if (set.alloc(event, given, moment_of(event))) blocks_at_peak_ = tracker_.totals();
-  reserved_peak_.after(event, false, moment_of(event), tracker_, set);
-  growth_.allocated(*set.find(event.address), set);
+  const Moment moment = moment_of(event);
+  const PeakSet::Addition added = set.alloc(event, given_bytes_, moment);
+  if (event.space == Space::driver) take_library(added);
+  if (!is_device) return;
+  if (added.is_peak) blocks_at_peak_ = tracker_.totals();
+  reserved_peak_.after(event, false, moment, tracker_, set);
+  if (added.replaced) growth_.freed(*added.replaced);
+  growth_.allocated(added.live, set);
+}
+
+/// Takes memory that a library got from the driver.
+void Analysis::take_library(const PeakSet::Addition& added) {
+  if (added.replaced) libraries_[added.replaced->label] -= added.replaced->given_bytes;
+  libraries_[added.live.label] += added.live.given_bytes;
+  take_own_device_bytes();
 }
 
 void Analysis::take_free(const Event& event) {

@@ -216,12 +216,11 @@ int64_t BlockTracker::allocate_unplaced(uint64_t address, int64_t requested) {
 }
 
 int64_t BlockTracker::release_unplaced(uint64_t address) {
-  const uint32_t index = unplaced_.find(address);
+  const uint32_t index = unplaced_.erase(address);
   if (index == kNone) return 0;
   const int64_t given = blocks_[index].bytes;
   count_used(blocks_[index], -1);
   totals_.unplaced -= given;
-  unplaced_.erase(address);
   unused_.push_back(index);
   return given;
 }

@@ -4,8 +4,7 @@
 
 namespace shardlens::profiler {
 
-bool PeakSet::alloc(const Event& event, int64_t given_bytes, const Moment& moment) {
-  free(event.address);
+PeakSet::Addition PeakSet::alloc(const Event& event, int64_t given_bytes, const Moment& moment) {
   uint32_t index = static_cast<uint32_t>(slots_.size());
   if (unused_.empty()) {
     slots_.emplace_back();
@@ -13,6 +12,9 @@ bool PeakSet::alloc(const Event& event, int64_t given_bytes, const Moment& momen
     index = unused_.back();
     unused_.pop_back();
   }
+  std::optional<LiveAllocation> replaced;
+  const uint32_t before = by_address_.insert(event.address, index);
+  if (before != AddressMap::kNone) replaced = end(before);
   const LiveAllocation& live = slots_[index] = {.address = event.address,
                                                 .asked_bytes = event.value,
                                                 .given_bytes = given_bytes,
@@ -22,29 +24,33 @@ bool PeakSet::alloc(const Event& event, int64_t given_bytes, const Moment& momen
                                                 .action = event.action,
                                                 .category = event.category,
                                                 .phase = moment.phase};
-  by_address_.insert(event.address, index);
   count(live, 1);
-  if (!level_.set(level_.bytes + given_bytes, moment)) return false;
+  if (!level_.set(level_.bytes + given_bytes, moment)) return {live, replaced};
   keep(peak_);
   given_at_peak_ = given_;
   asked_at_peak_ = asked_;
-  return true;
+  return {live, replaced, true};
 }
 
 std::optional<LiveAllocation> PeakSet::free(uint64_t address) {
-  const uint32_t index = by_address_.find(address);
+  const uint32_t index = by_address_.erase(address);
   if (index == AddressMap::kNone) return std::nullopt;
+  const LiveAllocation ended = end(index);
+  check(by_address_.size() + unused_.size() == slots_.size(),
+        "peak set: a slot holds no allocation, and is not free");
+  return ended;
+}
+
+/// Ends the allocation in a slot, whose address no longer leads to it.
+LiveAllocation PeakSet::end(uint32_t index) {
   const LiveAllocation live = slots_[index];
   for (KeptMoment* const kept : {&peak_, &mark_}) {
     if (live.version <= kept->version) kept->set_aside.push_back(live);
   }
   count(live, -1);
   level_.bytes -= live.given_bytes;
-  check(by_address_.size() + unused_.size() == slots_.size(),
-        "peak set: a slot holds no allocation, and is not free");
   slots_[index].version = 0;
   unused_.push_back(index);
-  by_address_.erase(address);
   return live;
 }
 

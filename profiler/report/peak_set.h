@@ -71,9 +71,15 @@ struct LiveAllocation {
 /// moment, which a caller sets.
 class PeakSet {
  public:
-  /// Adds an allocation; returns true if it makes a new peak. A live allocation at the same address
-  /// ends, since its free is missing.
-  bool alloc(const Event& event, int64_t given_bytes, const Moment& moment);
+  struct Addition {
+    const LiveAllocation& live;  // until the next change of the set
+    std::optional<LiveAllocation> replaced;
+    bool is_peak = false;  // a new one
+  };
+
+  /// Adds an allocation. A live allocation at the same address is replaced, since its free is
+  /// missing.
+  Addition alloc(const Event& event, int64_t given_bytes, const Moment& moment);
   /// Removes the allocation and returns it; returns nothing for an unknown address.
   std::optional<LiveAllocation> free(uint64_t address);
   /// Changes the category from the allocation on, and so at the peak, too, and the name unless it
@@ -106,6 +112,7 @@ class PeakSet {
     std::vector<LiveAllocation> set_aside;  // alive then, but not now
   };
 
+  LiveAllocation end(uint32_t index);
   void count(const LiveAllocation& live, int64_t sign);
   void keep(KeptMoment& moment) const;
   std::vector<LiveAllocation> live_at(const KeptMoment& moment) const;

@@ -216,6 +216,7 @@ class Analysis {
 
   void take_alloc(const Event& event);
   void take_recategorise(const Event& event);
+  void take_library(const PeakSet::Addition& added);
   void take_free(const Event& event);
   void take_counter(const Event& event);
   void take_failure(const Event& event);
@@ -248,6 +249,7 @@ class Analysis {
 
   std::array<PeakSet, kSpaces> sets_;  // all but `segment`, which `tracker_` follows
   BlockTracker tracker_;
+  int64_t given_bytes_ = 0;
   Level reserved_;
   ReservedPeak reserved_peak_;
   BlockTotals blocks_at_peak_;

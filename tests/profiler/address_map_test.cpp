@@ -12,23 +12,28 @@ TEST_CASE("an address map answers as a map of the standard library") {
   std::mt19937_64 engine(seed);
   AddressMap map;
   std::unordered_map<uint64_t, uint32_t> expected;
+  const auto find_in_expected = [&](uint64_t address) {
+    const auto found = expected.find(address);
+    return found == expected.end() ? AddressMap::kNone : found->second;
+  };
   int64_t right = 0;
   constexpr int kSteps = 200'000;
   for (int i = 0; i < kSteps; ++i) {
     // Few addresses, both starts of blocks and random ones, 0 among them: hits, misses and
     // collisions.
     const uint64_t address = engine() % 2 == 0 ? engine() % 3000 * 512 : (engine() % 900) << 52;
+    const uint32_t before = find_in_expected(address);
+    uint32_t told = 0;
     if (engine() % 2 == 0) {
-      map.insert(address, static_cast<uint32_t>(i));
+      told = map.insert(address, static_cast<uint32_t>(i));
       expected[address] = static_cast<uint32_t>(i);
     } else {
-      map.erase(address);
+      told = map.erase(address);
       expected.erase(address);
     }
     const uint64_t asked = engine() % 3000 * 512;
-    const auto found = expected.find(asked);
-    const uint32_t wanted = found == expected.end() ? AddressMap::kNone : found->second;
-    if (map.find(asked) == wanted && map.size() == expected.size()) ++right;
+    const bool is_found = map.find(asked) == find_in_expected(asked);
+    if (told == before && is_found && map.size() == expected.size()) ++right;
   }
   CHECK(right == kSteps);
 }
