@@ -328,18 +328,22 @@ RankReport Analysis::finish(const Header& header, const std::vector<std::string>
   return report;
 }
 
-RankReport analyse(const Profile& profile) {
-  const auto analysed = [&profile](Analysis analysis) {
-    for (const Event& event : profile.events) analysis.take(event);
-    return analysis;
+RankReport finish_report(Analysis& analysis, const Profile& profile) {
+  const auto finished = [&profile](Analysis& all) {
+    return all.finish(profile.header, profile.strings, profile.judgement, profile.stacks);
   };
-  Analysis analysis = analysed({});
-  if (const auto label = analysis.label_of_rounds(profile.strings, profile.stacks)) {
-    Analysis by_rounds;
-    by_rounds.count_rounds_by(*label);
-    analysis = analysed(std::move(by_rounds));
-  }
-  return analysis.finish(profile.header, profile.strings, profile.judgement, profile.stacks);
+  const auto label = analysis.label_of_rounds(profile.strings, profile.stacks);
+  if (!label) return finished(analysis);
+  Analysis by_rounds;
+  by_rounds.count_rounds_by(*label);
+  for (const Event& event : profile.events) by_rounds.take(event);
+  return finished(by_rounds);
+}
+
+RankReport analyse(const Profile& profile) {
+  Analysis analysis;
+  for (const Event& event : profile.events) analysis.take(event);
+  return finish_report(analysis, profile);
 }
 
 }  // namespace shardlens::profiler

@@ -185,6 +185,11 @@ class Analysis {
  public:
   void take(const Event& event);
 
+  /// Returns the bytes that the last allocation of a tensor, or by the driver, was given.
+  int64_t given_bytes() const { return given_bytes_; }
+  /// Returns what the allocator holds after the events taken.
+  const BlockTracker& blocks() const { return tracker_; }
+
   /// Returns a label that allocates once a round, for a program without steps whose growth is to be
   /// found by rounds: such a recording is analysed twice. Returns nothing if it has steps, or no
   /// such label.
@@ -284,6 +289,9 @@ class Analysis {
   AllocationRange work_;                   // from the first forward or backward to the last
   std::optional<uint32_t> round_label_;
 };
+
+/// Finishes the report of a recording whose events `analysis` has taken.
+RankReport finish_report(Analysis& analysis, const Profile& profile);
 
 /// Reports a whole recording that is in memory.
 RankReport analyse(const Profile& profile);

@@ -70,6 +70,7 @@ void LaneBuilder::expect(int64_t events) {
 }
 
 void LaneBuilder::take(const Event& event) {
+  analysis_.take(event);
   ++events_;
   if (!profiler::is_usable(event)) {
     ++unmatched_;
@@ -85,7 +86,6 @@ void LaneBuilder::take(const Event& event) {
       return recategorise(event);
     case EventKind::hold:
     case EventKind::release:
-      tracker_.take(event);
       return;
     case EventKind::phase:
     case EventKind::step:
@@ -110,9 +110,8 @@ void LaneBuilder::take_alloc(const Event& event) {
   if (event.space == Space::segment) return take_segment(event);
   if (event.space == Space::device && space_ == Space::segment) return take_tensor(event);
   if (event.space != space_) return;
-  const int64_t given = space_ == Space::device ? tracker_.take(event) : event.value;
   end_block_at(event.address, event.time_ns, 0);  // the previous block's free is missing
-  const uint32_t block = begin_block(event, given);
+  const uint32_t block = begin_block(event, analysis_.given_bytes());
   if (block != profiler::AddressMap::kNone) live_.insert(event.address, block);
 }
 
@@ -120,7 +119,6 @@ void LaneBuilder::take_free(const Event& event) {
   if (event.space == Space::segment) return take_segment(event);
   if (event.space == Space::device && space_ == Space::segment) return take_tensor(event);
   if (event.space != space_) return;
-  if (space_ == Space::device) tracker_.take(event);
   if (!end_block_at(event.address, event.time_ns, event.label)) ++unmatched_;
 }
 
@@ -144,9 +142,8 @@ uint32_t LaneBuilder::begin_block(const Event& event, int64_t given_bytes) {
 
 /// Ends the block at an address. Returns true if there was one.
 bool LaneBuilder::end_block_at(uint64_t address, int64_t time_ns, uint32_t free_label) {
-  const uint32_t block = live_.find(address);
+  const uint32_t block = live_.erase(address);
   if (block == profiler::AddressMap::kNone) return false;
-  live_.erase(address);
   const bool has_own_call = free_label != 0 && free_label != data_.blocks[block].label;
   if (has_own_call) data_.free_labels.push_back({block, free_label});
   end_block(block, time_ns);
@@ -178,8 +175,7 @@ void LaneBuilder::recategorise(const Event& event) {
 }
 
 void LaneBuilder::take_segment(const Event& event) {
-  tracker_.take(event);
-  data_.reserved.push_back({last_ns_, tracker_.totals().reserved});
+  data_.reserved.push_back({last_ns_, analysis_.blocks().totals().reserved});
   if (space_ != Space::segment) return;
   if (event.kind == EventKind::free) return remove_segments(event);
   Event segment = event;
@@ -205,15 +201,14 @@ void LaneBuilder::take_failure(const Event& event) {
                             .change = static_cast<int64_t>(data_.words.size()),
                             .asked_bytes = event.value,
                             .free_bytes = static_cast<int64_t>(event.address),
-                            .reserved_bytes = tracker_.totals().reserved,
-                            .largest_free_bytes = tracker_.largest_free_bytes(),
+                            .reserved_bytes = analysis_.blocks().totals().reserved,
+                            .largest_free_bytes = analysis_.blocks().largest_free_bytes(),
                             .label = event.label,
                             .category = event.category});
 }
 
 /// Follows the tensors that lie in segments.
 void LaneBuilder::take_tensor(const Event& event) {
-  const int64_t given = tracker_.take(event);
   const auto at = tensors_.find(event.address);
   if (at != tensors_.end()) {
     use_segments(at->first, at->second, false);
@@ -221,6 +216,7 @@ void LaneBuilder::take_tensor(const Event& event) {
   }
   if (event.kind != EventKind::alloc) return;
   explain_segments(event);
+  const int64_t given = analysis_.given_bytes();
   tensors_[event.address] = given;
   use_segments(event.address, given, true);
 }
@@ -399,7 +395,7 @@ Lane lane_of(const profiler::Profile& profile, std::optional<Space> space) {
   return builder.finish({.header = profile.header,
                          .strings = profile.strings,
                          .stacks = profile.stacks,
-                         .findings = findings_of(profiler::analyse(profile)),
+                         .findings = findings_of(finish_report(builder.analysis(), profile)),
                          .judgement = profile.judgement});
 }
 
@@ -407,15 +403,11 @@ Lane read_lane(const std::string& path, std::optional<Space> space, const ReadPr
   profiler::Reader reader(path);
   LaneBuilder builder(reader.header(), space);
   builder.expect(reader.stored_events());
-  profiler::Analysis analysis;
   const auto all = static_cast<double>(std::max<int64_t>(1, reader.stored_events()));
   double taken = 0;
   std::vector<Event> events;
   while (reader.next(events)) {
-    for (const Event& event : events) {
-      builder.take(event);
-      analysis.take(event);
-    }
+    for (const Event& event : events) builder.take(event);
     taken += static_cast<double>(events.size());
     if (tell && !tell(std::min(1.0, taken / all))) {
       throw std::runtime_error(
@@ -425,7 +417,7 @@ Lane read_lane(const std::string& path, std::optional<Space> space, const ReadPr
   return builder.finish({.header = reader.header(),
                          .strings = reader.strings(),
                          .stacks = reader.stacks(),
-                         .findings = findings_of(finish_report(analysis, reader, path)),
+                         .findings = findings_of(finish_report(builder.analysis(), reader, path)),
                          .judgement = reader.judgement()});
 }
 

@@ -11,7 +11,7 @@
 
 #include "profiler/recording/profile.h"
 #include "profiler/report/address_map.h"
-#include "profiler/report/block_tracker.h"
+#include "profiler/report/report.h"
 #include "viewer/model/lane.h"
 
 namespace shardlens::viewer {
@@ -26,6 +26,8 @@ class LaneBuilder {
   /// Tells how many events will come, if that is known, so that no array is copied while it grows.
   void expect(int64_t events);
   void take(const profiler::Event& event);
+  /// Returns the analysis of the events taken, of all spaces.
+  profiler::Analysis& analysis() { return analysis_; }
   /// Returns the lane. Call it once, after the last event. `info` has the facts that only the file
   /// knows; its space, end and counts are filled in here.
   Lane finish(LaneInfo info);
@@ -54,7 +56,7 @@ class LaneBuilder {
 
   profiler::Space space_;
   bool has_schedule_;
-  profiler::BlockTracker tracker_;
+  profiler::Analysis analysis_;
   profiler::AddressMap live_;              // indices of blocks by address
   std::map<uint64_t, uint32_t> segments_;  // in a lane of segments, their blocks by address,
   std::map<uint64_t, int64_t> tensors_;    // and the bytes of tensors in them, by address
