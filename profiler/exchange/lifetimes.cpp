@@ -52,11 +52,9 @@ class LifetimeBuilder {
   }
 
   void end(uint32_t index) {
-    const uint64_t address = profile_.events[index].address;
-    const uint32_t life = alive_.find(address);
+    const uint32_t life = alive_.erase(profile_.events[index].address);
     if (life == AddressMap::kNone) return;
     lives_.changes.push_back({.event = index, .life = life, .begins = false});
-    alive_.erase(address);
   }
 
   const Profile& profile_;

@@ -134,12 +134,11 @@ class LiveBlocks {
   }
 
   void end(uint64_t address) {
-    const uint32_t place = places_.find(address);
+    const uint32_t place = places_.erase(address);
     if (place == AddressMap::kNone) return;
     changes_.push_back({.block = blocks_[place], .begins = false});
     blocks_[place].life = kEnded;
     unused_.push_back(place);
-    places_.erase(address);
   }
 
   Space space_;
