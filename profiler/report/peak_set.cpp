@@ -15,6 +15,7 @@ PeakSet::Addition PeakSet::alloc(const Event& event, int64_t given_bytes, const 
   std::optional<LiveAllocation> replaced;
   const uint32_t before = by_address_.insert(event.address, index);
   if (before != AddressMap::kNone) replaced = end(before);
+  check_slots();
   const LiveAllocation& live = slots_[index] = {.address = event.address,
                                                 .asked_bytes = event.value,
                                                 .given_bytes = given_bytes,
@@ -36,9 +37,13 @@ std::optional<LiveAllocation> PeakSet::free(uint64_t address) {
   const uint32_t index = by_address_.erase(address);
   if (index == AddressMap::kNone) return std::nullopt;
   const LiveAllocation ended = end(index);
+  check_slots();
+  return ended;
+}
+
+void PeakSet::check_slots() const {
   check(by_address_.size() + unused_.size() == slots_.size(),
         "peak set: a slot holds no allocation, and is not free");
-  return ended;
 }
 
 /// Ends the allocation in a slot, whose address no longer leads to it.

@@ -113,6 +113,7 @@ class PeakSet {
   };
 
   LiveAllocation end(uint32_t index);
+  void check_slots() const;
   void count(const LiveAllocation& live, int64_t sign);
   void keep(KeptMoment& moment) const;
   std::vector<LiveAllocation> live_at(const KeptMoment& moment) const;
