@@ -25,15 +25,15 @@ struct TraceRound {
 };
 
 struct Rounds {
-  std::vector<TraceRound> rounds;  // the settled ones: all alike if `are_alike`
+  std::vector<TraceRound> rounds = {};  // the settled ones: all alike if `are_alike`
   /// The words for what is taken to be a step: "a forward and a backward: the program marks none";
   /// empty for steps that the recording marks, and for the whole of a trace in which nothing
   /// repeats.
-  std::string stand_for;
+  std::string stand_for = {};
   bool are_steps = false;  // that the recording marks
   bool are_alike = false;
   size_t others = 0;  // rounds that do other work than those that are alike, among as many
-  std::vector<int64_t> host_ns;  // by item of a round, if they are alike
+  std::vector<int64_t> host_ns = {};  // by item of a round, if they are alike
 };
 
 /// Returns the settled rounds; none if the trace has no work, or no steps and only copies.

@@ -29,10 +29,11 @@ struct CostedTask {
 };
 
 struct StepTasks {
-  Rounds rounds;
-  std::vector<CostedTask> tasks;  // a round that repeats comes several times, until it has settled
-  std::vector<size_t> begins;     // of rounds among the tasks
-  size_t timed = 1;               // rounds at the end whose time counts
+  Rounds rounds = {};
+  std::vector<CostedTask> tasks =
+      {};  // a round that repeats comes several times, until it has settled
+  std::vector<size_t> begins = {};  // of rounds among the tasks
+  size_t timed = 1;                 // rounds at the end whose time counts
 
   /// Returns the first task whose time counts.
   size_t first_timed() const { return begins[begins.size() - timed]; }

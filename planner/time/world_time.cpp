@@ -49,20 +49,20 @@ size_t members_of(const SequenceKey& key) {
 class Meetings {
  public:
   void add(size_t rank, const WorkTrace& trace, const StepTasks& step) {
-    size_t head = 0;                // of a group of collectives, which begin together
-    std::optional<uint32_t> pairs;  // the communicator of the last work, if that was of a pair
+    size_t head = 0;                   // of a group of collectives, which begin together
+    const Collective* last = nullptr;  // the last work, if that was of a pair
     for (size_t i = 0; i < step.tasks.size(); ++i) {
       if (step.tasks[i].task.kind != TaskKind::run) continue;
       const profiler::Work& work = trace.work_of(trace.items[step.tasks[i].item]);
       if (work.kind != WorkKind::collective) {
-        pairs.reset();
+        last = nullptr;
         continue;
       }
       // PyTorch sends and receives in batches, which a trace does not tell from single ones.
-      const bool is_batched = is_pair(work.collective) && pairs == work.collective.communicator;
+      const bool is_batched = last != nullptr && is_pair(work.collective) &&
+                              last->communicator == work.collective.communicator;
       if (!work.collective.joins_previous && !is_batched) head = i;
-      pairs.reset();
-      if (is_pair(work.collective)) pairs = work.collective.communicator;
+      last = is_pair(work.collective) ? &work.collective : nullptr;
       const auto key =
           sequence_of(work.collective, trace.communicators[work.collective.communicator]);
       if (key) sequences_[*key][rank].push_back(head);

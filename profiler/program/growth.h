@@ -13,8 +13,9 @@ namespace shardlens::profiler {
 
 /// Bytes that were made at one line and kept, with the code that called it.
 struct GrowingPlace {
-  std::string label;   // the line that made them: "train.py:9 forward"
-  std::string caller;  // the line outside the model that led there, or empty: "train.py:20 step"
+  std::string label = {};  // the line that made them: "train.py:9 forward"
+  std::string caller =
+      {};  // the line outside the model that led there, or empty: "train.py:20 step"
   Category category{};
   double bytes_per_step = 0;
   /// True if most of the bytes are made again in each step, larger: all = torch.cat([all, one]).

@@ -14,8 +14,8 @@ struct NamedAllocation;
 
 /// Blocks of one line, caller and category.
 struct KeptPlace {
-  std::string label;
-  std::string caller;
+  std::string label = {};
+  std::string caller = {};
   Category category{};
   int64_t given_bytes = 0;
   int64_t count = 0;

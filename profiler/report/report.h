@@ -39,12 +39,12 @@ struct NamedAllocation {
   int64_t given_bytes = 0;
   int64_t asked_bytes = 0;
   Category category{};
-  std::string label;
-  std::string name;            // what it holds, if the program says: "layers.7.up.weight"
-  std::string caller;          // see Callers; empty: unknown
+  std::string label = {};
+  std::string name = {};       // what it holds, if the program says: "layers.7.up.weight"
+  std::string caller = {};     // see Callers; empty: unknown
   std::string operation = {};  // the operator that allocated, "aten::_softmax"; empty: unknown
   int32_t action_id = -1;
-  std::string action;       // in words, without its id; empty: none, or not in the schedule
+  std::string action = {};  // in words, without its id; empty: none, or not in the schedule
   int64_t age_steps = 0;    // steps that began since it was allocated
   bool is_of_step = false;  // allocated after the first step began
 };

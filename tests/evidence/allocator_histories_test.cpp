@@ -93,10 +93,11 @@ class HistoryEvents {
   void add(const GpuEvent& event, Kind kind, profiler::Space space) {
     const bool is_segment = space == profiler::Space::segment;
     const int32_t pool = is_segment ? pool_of(event.stream) : profiler::kNoPrivatePool;
+    REQUIRE(std::in_range<uint16_t>(event.stream));
     events_.push_back({.address = event.address,
                        .value = event.bytes,
                        .action = profiler::action_of_pool(pool),
-                       .stream = event.stream,
+                       .stream = static_cast<uint16_t>(event.stream),
                        .kind = kind,
                        .space = space});
   }

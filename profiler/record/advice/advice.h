@@ -29,18 +29,18 @@ struct UnusedMemory {
 /// The facts that rules look at, of one rank at the moment that decides: when memory ran out, or
 /// before the cache was given back, else at its peak.
 struct AdviceEvidence {
-  ProgramUses uses;
-  std::string pytorch;  // its version: "2.15.0"; empty: unknown
+  ProgramUses uses = {};
+  std::string pytorch = {};  // its version: "2.15.0"; empty: unknown
   int world_size = 1;
   bool is_short = false;  // the GPU is full or nearly full: what costs time may be worth it
   bool is_before_steps = false;
   bool is_in_doubt = false;  // allocator retries, or an out-of-memory
   CategoryBytes given{};
-  std::optional<int64_t> steps_peak_bytes;  // allocated; empty: no step has begun
-  std::vector<NamedAllocation> blocks;      // the largest first
+  std::optional<int64_t> steps_peak_bytes = {};  // allocated; empty: no step has begun
+  std::vector<NamedAllocation> blocks = {};      // the largest first
   int64_t reserved_bytes = 0;
   int64_t asked_bytes = 0;  // that could not be allocated; 0: nothing failed
-  std::optional<PinnedUse> pinned;
+  std::optional<PinnedUse> pinned = {};
   std::vector<KeptPlace> kept = {};  // from earlier steps, the most first
 
   std::optional<Growth> growth = {};        // empty: none was found
@@ -52,9 +52,9 @@ struct AdviceEvidence {
 };
 
 struct Advice {
-  std::string rule;
-  std::string text;   // one line: how much of what, then the change
-  int64_t bytes = 0;  // that it is about, of which the program may need a part still
+  std::string rule = {};
+  std::string text = {};  // one line: how much of what, then the change
+  int64_t bytes = 0;      // that it is about, of which the program may need a part still
 };
 
 AdviceEvidence evidence_of(const RankReport& report, const RecordVerdict& verdict,

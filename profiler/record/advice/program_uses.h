@@ -12,16 +12,16 @@
 namespace shardlens::profiler {
 
 struct UsedOptimizer {
-  std::string name;           // of its class: "AdamW"
-  std::string line;           // that made it: "train.py:30"
+  std::string name = {};      // of its class: "AdamW"
+  std::string line = {};      // that made it: "train.py:30"
   bool has_low_bits = false;  // of state: bitsandbytes, torchao
 };
 
 struct ProgramUses {
   /// The program's lines by what they use: "fsdp2", "ddp", "recompute". A use without lines of the
   /// program has an empty list.
-  std::map<std::string, std::vector<std::string>, std::less<>> lines;
-  std::vector<UsedOptimizer> optimizers;
+  std::map<std::string, std::vector<std::string>, std::less<>> lines = {};
+  std::vector<UsedOptimizer> optimizers = {};
   int64_t fsdp_units = 0;              // modules that were wrapped, by FSDP1 or FSDP2
   int64_t cuda_graphs = 0;             // captured
   int64_t cuda_graph_pools = 0;        // that they have

@@ -14,11 +14,11 @@ namespace shardlens::profiler {
 struct AdviseOptions {
   bool help = false;
   bool prints_json = false;
-  RecordOptions record;       // of the program as it is
-  int64_t fit_bytes = 0;      // of the GPU that it is to fit
-  std::vector<Lever> wanted;  // only these are tried; empty: those of the table
-  size_t most_levers = 3;     // in one set
-  bool by_time = false;       // the fastest set that fits is the best, not the cheapest
+  RecordOptions record = {};       // of the program as it is
+  int64_t fit_bytes = 0;           // of the GPU that it is to fit
+  std::vector<Lever> wanted = {};  // only these are tried; empty: those of the table
+  size_t most_levers = 3;          // in one set
+  bool by_time = false;            // the fastest set that fits is the best, not the cheapest
 };
 
 /// Parses `arguments`, without the program's name. Throws std::invalid_argument.
@@ -33,13 +33,13 @@ struct UntriedLever {
 
 struct Findings {
   int64_t fit_bytes = 0;
-  VariantResult base;                        // the program as it is
-  std::vector<VariantResult> tried;          // sets of levers, the best that fits first
-  std::vector<UntriedLever> not_applicable;  // with the reason
+  VariantResult base = {};                        // the program as it is
+  std::vector<VariantResult> tried = {};          // sets of levers, the best that fits first
+  std::vector<UntriedLever> not_applicable = {};  // with the reason
   /// No cheaper set of up to `most_levers` that helped fits: each was run, or a larger one was.
   bool is_complete = false;
   /// The steps after which sets were ended: all later steps of the program as it is are alike.
-  std::optional<int64_t> steps_of_sets;
+  std::optional<int64_t> steps_of_sets = {};
   size_t most_levers = 0;
   bool by_time = false;
   bool was_interrupted = false;

@@ -40,8 +40,8 @@ struct ChosenRun {
 
 struct RankedSettings {
   int64_t budget_bytes = 0;
-  std::vector<ChosenRun> runs;  // the cheapest first, or the fastest
-  size_t left_out = 0;          // combinations that an interrupt left out
+  std::vector<ChosenRun> runs = {};  // the cheapest first, or the fastest
+  size_t left_out = 0;               // combinations that an interrupt left out
 
   /// Returns the runs that fit and take less than each that comes before them.
   std::vector<const ChosenRun*> front() const;

@@ -19,11 +19,11 @@ namespace shardlens::profiler {
 struct MatrixOptions {
   bool help = false;
   bool prints_json = false;
-  bool updates = false;  // the recordings become the baseline
-  std::string file;      // of the recipes
-  std::string out;       // folder of the recordings
-  std::string baseline;  // folder; empty: nothing is compared
-  std::string markdown;  // file for a comment; empty: none
+  bool updates = false;       // the recordings become the baseline
+  std::string file = {};      // of the recipes
+  std::string out = {};       // folder of the recordings
+  std::string baseline = {};  // folder; empty: nothing is compared
+  std::string markdown = {};  // file for a comment; empty: none
   double limit_percent = 2;
   bool predicts_times = false;
   double time_limit_percent = 5;  // that a step may take longer

@@ -17,9 +17,9 @@ namespace shardlens::profiler {
 struct SolveOptions {
   bool help = false;
   bool prints_json = false;
-  RecordOptions record;  // whose command has the placeholder
-  std::string name;      // of the placeholder
-  int64_t from = 1;      // the smallest value that is tried
+  RecordOptions record = {};  // whose command has the placeholder
+  std::string name = {};      // of the placeholder
+  int64_t from = 1;           // the smallest value that is tried
   int64_t most = int64_t{1} << 20;
 };
 

@@ -30,7 +30,7 @@ enum class VariantOutcome : uint8_t {
 
 /// Holds what a variant took of the GPU, or how it ended.
 struct VariantResult {
-  RecordOptions options;  // as it was run
+  RecordOptions options = {};  // as it was run
   VariantOutcome outcome = VariantOutcome::idle;
   int64_t allocated_bytes = 0;
   int64_t reserved_bytes = 0;
