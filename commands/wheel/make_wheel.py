@@ -52,7 +52,7 @@ Provides-Extra: train
 Requires-Dist: torch=={torch} ; extra == "train"
 Provides-Extra: ray
 Requires-Dist: torch=={torch} ; extra == "ray"
-Requires-Dist: ray[train]>=2.60 ; extra == "ray"
+Requires-Dist: ray[train]>=2.51 ; extra == "ray"
 Provides-Extra: mcp
 Requires-Dist: mcp>=2 ; extra == "mcp"
 Description-Content-Type: text/markdown

@@ -42,7 +42,7 @@ try:
     from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 except ImportError as error:
     raise ImportError(
-        f"shardlens.ray needs Ray Train 2.60 or newer ({error}); pip install 'shardlens[ray]'"
+        f"shardlens.ray needs Ray Train 2.51 or newer ({error}); pip install 'shardlens[ray]'"
     ) from None
 
 __all__ = ["Executor", "RankError", "ShardlensTrainer"]
@@ -50,6 +50,7 @@ __all__ = ["Executor", "RankError", "ShardlensTrainer"]
 WRONG_USE, DOES_NOT_FIT, FITS_WITH_RETRIES, PREEMPTED = 2, 3, 4, 143
 RUN = "run"  # the run's folder in Ray's folder of the experiment
 REPORTED = "reported.json"  # beside it
+RETURNED = "returned.json"  # beside it: what rank 0 has returned
 # These flags are Ray's to set.
 PLACED = ("storage", "name", "workers", "keep", "keep_by", "max_failures")
 _POLL_S = 0.5
@@ -264,9 +265,19 @@ def _lines(file: Path) -> list[str]:
 
 
 def _run_worker(config: dict[str, Any]) -> dict[str, Any]:
-    """Runs one rank, or stands by. All workers report as often: Ray's report() is a barrier."""
+    """Runs one rank, and returns how it ended. Ray hands that to the driver from 2.56 on, so rank 0
+    writes it down as well."""
     place = ray.train.get_context()
     run = Path(config["storage"]) / place.get_experiment_name() / RUN
+    ended = _run_to_the_end(config, run)
+    if place.get_world_rank() == 0:
+        (run.parent / RETURNED).write_text(json.dumps(ended))
+    return ended
+
+
+def _run_to_the_end(config: dict[str, Any], run: Path) -> dict[str, Any]:
+    """Runs one rank, or stands by. All workers report as often: Ray's report() is a barrier."""
+    place = ray.train.get_context()
     ranks = ranks_of(run, place.get_world_size())
     rank = None
     if place.get_world_rank() < ranks:
@@ -332,8 +343,10 @@ def _run_worker(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_leaving() -> bool:
-    """True if Ray was told that a node will go: all save now, and Ray goes on without it."""
-    return ray.train.get_preemption_info() is not None
+    """True if Ray was told that a node will go: all save now, and Ray goes on without it. Ray passes
+    such a notice on from 2.58 on."""
+    has_notices = hasattr(ray.train, "get_preemption_info")
+    return has_notices and ray.train.get_preemption_info() is not None
 
 
 # Names of Ray's that say how much memory the GPU has, but not as `shardlens plan --gpu` does; the
@@ -379,10 +392,12 @@ def placed_as(scaling: Any, is_open: bool, flags: Sequence[str]) -> Any:
     which are as many as needed if that number is open."""
     if scaling.accelerator_type is None and not is_open:
         return scaling
+    given = scaling.num_workers  # a pair from Ray 2.55 on
+    least, most = (given, given) if isinstance(given, int) else given
     found = None
     if scaling.accelerator_type is not None:
-        most = scaling.max_workers if is_open else scaling.min_workers
-        found = planned_workers(scaling.accelerator_type, scaling.min_workers, most, flags)
+        largest = most if is_open else least
+        found = planned_workers(scaling.accelerator_type, least, largest, flags)
     if not is_open:
         return scaling
     if found is None:
@@ -391,7 +406,7 @@ def placed_as(scaling: Any, is_open: bool, flags: Sequence[str]) -> Any:
             "whose memory is known, such as H100 or A100-80G, and data that this machine sees"
         )
     chosen = copy.copy(scaling)
-    chosen.num_workers = (found, scaling.max_workers)
+    chosen.num_workers = found if isinstance(given, int) else (found, most)
     return chosen
 
 
@@ -452,6 +467,8 @@ class ShardlensTrainer(DataParallelTrainer):
         and `model` (the folder of the trained model). Raises ShardlensError for wrong use and for a
         run that does not fit, which Ray would otherwise try again."""
         result = super().fit()
+        if not hasattr(result, "return_value"):
+            result.return_value = json.loads((Path(result.path) / RETURNED).read_text())
         ended = result.return_value or {}
         if ended.get("exit_code", 0) != 0:
             raise ShardlensError(ended.get("why", "the run has failed"), ended["exit_code"])
