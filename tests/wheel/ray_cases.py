@@ -230,6 +230,8 @@ def trains_and_reports(cluster):
     result = cluster.trainer("whole", 20).fit()
     start.ends_with("started")
     assert result.return_value["result"]["status"] == "ok", result.return_value
+    returned = (cluster.storage / "whole/returned.json").read_text()  # what an old Ray needs
+    assert json.loads(returned) == result.return_value, returned
     assert result.metrics["step"] == 20, result.metrics
     assert pathlib.Path(result.checkpoint.path).parent == cluster.run("whole") / "checkpoints"
     assert len(result.best_checkpoints) == 2, result.best_checkpoints
