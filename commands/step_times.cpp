@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -10,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/device.h"
 #include "base/gpus.h"
 #include "base/strict_json.h"
 #include "planner/time/calibration.h"
+#include "planner/time/rates.h"
 #include "planner/time/step_time.h"
 #include "planner/time/time_report.h"
 #include "profiler/file/reader.h"
@@ -23,18 +22,8 @@ namespace shardlens {
 
 namespace {
 
-/// Returns the recorded GPU; null if its rates are not known.
-const Gpu* known_gpu(const profiler::Header& header) {
-  if (header.device.starts_with(kNullDevice)) {
-    const auto found =
-        std::ranges::find(gpus(), header.device.substr(kNullDevice.size()), &Gpu::name);
-    return found == gpus().end() ? nullptr : &*found;
-  }
-  return find_displayed_gpu(header.gpu);
-}
-
 const Gpu& gpu_of(const std::string& path, const profiler::Header& header) {
-  if (const Gpu* const known = known_gpu(header)) return *known;
+  if (const Gpu* const known = planner::recorded_gpu(header)) return *known;
   throw std::invalid_argument(
       fmt::format("{}: recorded on {}, whose rates are not known; give a GPU with --gpu", path,
                   header.gpu.empty() ? header.device : header.gpu));
@@ -206,7 +195,7 @@ std::string world_time_of(const std::vector<std::string>& paths,
 
 std::optional<profiler::SimulatedStep> simulated_step_of(const std::string& path) {
   const profiler::Header header = profiler::Reader(path).header();
-  const Gpu* const gpu = known_gpu(header);
+  const Gpu* const gpu = planner::recorded_gpu(header);
   const profiler::WorkTrace trace = profiler::read_work(path);
   if (gpu == nullptr || trace.empty()) return std::nullopt;
   const planner::StepTasks step = planner::step_tasks(trace, *gpu, {});

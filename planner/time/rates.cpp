@@ -5,6 +5,8 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "base/device.h"
+#include "profiler/recording/profile.h"
 
 namespace shardlens::planner {
 
@@ -75,5 +77,12 @@ Rates rates_of(const Gpu* gpu, int64_t threads) {
 }
 
 const Efficiency& reached_by(const Gpu& gpu) { return named(gpu).reached; }
+
+const Gpu* recorded_gpu(const profiler::Header& header) {
+  if (!header.device.starts_with(kNullDevice)) return find_displayed_gpu(header.gpu);
+  const std::string_view name = std::string_view(header.device).substr(kNullDevice.size());
+  const auto found = std::ranges::find(gpus(), name, &Gpu::name);
+  return found == gpus().end() ? nullptr : &*found;
+}
 
 }  // namespace shardlens::planner

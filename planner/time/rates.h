@@ -5,6 +5,10 @@
 
 #include "base/gpus.h"
 
+namespace shardlens::profiler {
+struct Header;
+}
+
 namespace shardlens::planner {
 
 /// Rates from data sheets, in 10^12 operations and 10^9 bytes a second; links count one direction.
@@ -32,6 +36,9 @@ struct Efficiency {
   double attention_backward = 0;  // the same, backward
 };
 const Efficiency& reached_by(const Gpu& gpu);
+
+/// Returns the GPU that a recording is of, or that was simulated; null if its rates are not known.
+const Gpu* recorded_gpu(const profiler::Header& header);
 
 /// The part of the link to the host that copies of pinned memory reach, and the rate that those of
 /// pageable memory do: 54.3 GB/s and 16 GB/s on an H100 (tests/fixtures/gpu/h100/6-time.json).

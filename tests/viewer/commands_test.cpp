@@ -192,6 +192,12 @@ const std::map<std::string_view, Effect> kEffects = {
     {"detail.previous", {.wanted = [](auto& s) { s.detail = Detail::addresses; }}},
     {"memory.next", {.wanted = [](auto& s) { s.memory = ShownMemory::host; }}},
     {"memory.previous", {.wanted = [](auto& s) { s.memory = ShownMemory::segments; }}},
+    {"clock.predicted",
+     {.given =
+          [](auto& s) {
+            s.alignment = Alignment::time, s.view = {0, 1}, s.cursor = 1;
+          },
+      .wanted = [](auto& s) { s.view.reset(), s.cursor.reset(), s.clock = Clock::recorded; }}},
     {"rank.next", {.wanted = [](auto& s) { s.rank = 0; }}},
     {"rank.previous", {.wanted = [](auto& s) { s.rank = 2; }}},
     {"rank.peak",

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "profiler/exchange/import_memory_viz.h"
+#include "profiler/file/work_layer.h"
 #include "profiler/file/writer.h"
 #include "tests/support/gzip_file.h"
 #include "tests/support/recordings/large_recording.h"
@@ -373,6 +374,93 @@ TEST_CASE("a trace of torch.profiler lies under the rank that was recorded then"
   CHECK(std::abs(busy[0] - 60'000) < 1);
   CHECK(std::abs(work.busy_between(1, at(600), at(650))[1] - 50'000) < 1);
   CHECK(std::abs(work.busy_between(0, at(1000), at(1003))[0] - 3'000) < 1);
+}
+
+/// Writes a recording on a simulated H200. After 2 ms the program asks for a product that takes
+/// more than a millisecond there, and waits for it.
+std::string write_worked_recording(const tests::TemporaryFolder& folder) {
+  using profiler::NumberType;
+  std::string path = folder.file("rank0.slp");
+  const profiler::Profile profile = tests::view_recording({.steps = 1});
+  profiler::WorkEncoder encoder;
+  const uint32_t product = encoder.work({.kind = profiler::WorkKind::product,
+                                         .name = encoder.string("gemm"),
+                                         .product = {.m = 8192,
+                                                     .n = 8192,
+                                                     .k = 8192,
+                                                     .a = NumberType::bf16,
+                                                     .b = NumberType::bf16,
+                                                     .c = NumberType::bf16,
+                                                     .compute = NumberType::fp32}});
+  const uint32_t wait = encoder.work({.kind = profiler::WorkKind::device_synchronize});
+  encoder.add({.time_ns = 2'000'000, .work = product});
+  encoder.add({.time_ns = 2'100'000, .work = wait});
+  encoder.add({.time_ns = 5'000'000, .work = product, .stream = 7});
+  profiler::Writer writer(path, profile.header);
+  for (const std::string& text : profile.strings) writer.intern(text);
+  for (const profiler::Event& event : profile.events) writer.append(event);
+  writer.append_work(encoder.take());
+  return path;
+}
+
+TEST_CASE("a recording with a trace of its work has the times that are predicted for its GPU") {
+  const tests::TemporaryFolder folder;
+  const std::string path = write_worked_recording(folder);
+  const auto open = [&](Clock clock) {
+    OpenedRuns opened = open_runs({path}, "", std::nullopt, {}, {}, std::nullopt, clock);
+    REQUIRE(opened.messages.empty());
+    return std::move(opened.runs.front().ranks.front());
+  };
+  const RankLane recorded = open(Clock::recorded), predicted = open(Clock::predicted);
+  CHECK(recorded.work == nullptr);
+  CHECK(recorded.lane.info().header.notice.find("predicted") == std::string::npos);
+  CHECK(predicted.lane.info().header.notice.find("times as predicted on NVIDIA H200: ") !=
+        std::string::npos);
+  CHECK(predicted.lane.changes() == recorded.lane.changes());
+  CHECK(predicted.lane.peak().max_bytes == recorded.lane.peak().max_bytes);
+
+  REQUIRE(predicted.work != nullptr);
+  REQUIRE(predicted.work->rows() == 2);
+  CHECK(predicted.work->row_names(1).front() == "stream 7");
+  const auto product = predicted.work->work_between(0, 0, 100'000'000);
+  REQUIRE(product);
+  CHECK(product->name == "gemm");
+  const int64_t length_ns = product->end_ns - product->begin_ns;
+  CHECK(length_ns > 1'000'000);
+  // What comes before the work is as recorded, but for the latency of the first launch, and what
+  // comes behind the wait is later.
+  const auto first_from = [&](const Lane& lane, int64_t time_ns) {
+    return lane.change_at(static_cast<double>(time_ns));
+  };
+  const int64_t before = first_from(recorded.lane, 1'900'000) - 1;
+  CHECK(std::abs(predicted.lane.time_of(before) - recorded.lane.time_of(before)) < 10'000);
+  const int64_t behind = first_from(recorded.lane, 2'100'001);
+  CHECK(predicted.lane.time_of(behind) >= product->end_ns);
+  CHECK(recorded.lane.time_of(behind) < product->end_ns);
+  // The second product ends after the program, and the lane lasts until then.
+  const auto second = predicted.work->work_between(1, 0, 100'000'000);
+  REQUIRE(second);
+  CHECK(predicted.lane.info().end_ns >= second->end_ns);
+}
+
+TEST_CASE("times are those that were recorded where none can be predicted for all of the work") {
+  const tests::TemporaryFolder folder;
+  const std::string path = write_worked_recording(folder);
+  const profiler::FileReport file = profiler::check_profile(path);
+  const auto work = std::ranges::find(file.blocks, "work", &profiler::BlockReport::type);
+  REQUIRE(work != file.blocks.end());
+  std::string bytes = tests::read_file(path);
+  bytes[work->offset + work->bytes - 1] ^= 1;
+  tests::write_file(path, bytes);
+  const OpenedRuns opened = open_runs({path}, "");
+  CHECK(opened.runs.front().ranks.front().work == nullptr);
+
+  // Beside a trace of torch.profiler, too: it knows the recorded times alone.
+  const tests::TemporaryFolder other;
+  const std::string trace = other.file("trace.json");
+  tests::write_file(trace, trace_of(gpu_events()).dump());
+  const OpenedRuns beside = open_runs({write_worked_recording(other), trace}, "");
+  CHECK(beside.runs.front().ranks.front().work == nullptr);
 }
 
 TEST_CASE("a report and a page say how busy each stream of an open trace is") {

@@ -39,6 +39,7 @@ constexpr const char* kFigureSize = "800x500";
 struct Options {
   std::vector<std::string> runs;
   std::optional<int> device;
+  std::optional<Clock> clock;
   std::string session;
   bool last = false;
   std::string range;
@@ -64,6 +65,10 @@ Options parse_options(const std::vector<std::string>& arguments) {
                  "torch.profiler or a snapshot that "
                  "PyTorch made; one or more");
   app.add_option("--device", options.device, "the GPU to show of a snapshot that has several");
+  std::string clock;
+  app.add_option("--clock", clock,
+                 "the times of a recording made with --time: predicted (default), or recorded")
+      ->check(CLI::IsMember({"predicted", "recorded"}));
   app.add_option("--session", options.session, "a session saved with Ctrl+S");
   app.add_flag("--last", options.last, "the session of the window that was closed last");
   app.add_option("--range", options.range,
@@ -95,6 +100,7 @@ Options parse_options(const std::vector<std::string>& arguments) {
   } catch (const CLI::ParseError& error) {
     throw std::invalid_argument(fmt::format("{}; see --help", error.what()));
   }
+  if (!clock.empty()) options.clock = choice_named<Clock>(clock);
   if (wants_help) {
     options.text = app.help();
     for (const Command& command : commands()) {
@@ -191,6 +197,7 @@ ViewState first_state(const Options& options) {
   }
   ViewState state = session.empty() ? ViewState{} : load_session(session);
   state.device = options.device;
+  if (options.clock) state.clock = *options.clock;
   state.files.insert(state.files.end(), options.runs.begin(), options.runs.end());
   return state;
 }

@@ -10,12 +10,18 @@
 #include <string_view>
 #include <vector>
 
+#include "base/choice.h"
 #include "base/input_file.h"
 #include "profiler/recording/profile.h"
 #include "viewer/model/lane_data.h"
 #include "viewer/model/pyramid.h"
 
 namespace shardlens::viewer {
+
+/// The times of lanes: those that are predicted for the GPU, where a recording on a null device has
+/// a trace of its work, or those that were recorded.
+enum class Clock : uint8_t { predicted, recorded };
+constexpr auto choice_words(Clock) { return words("predicted", "recorded"); }
 
 /// Says about a rank what `profile report` does besides its memory over time, in its words.
 struct LaneFindings {

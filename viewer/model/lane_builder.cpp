@@ -399,7 +399,8 @@ Lane lane_of(const profiler::Profile& profile, std::optional<Space> space) {
                          .judgement = profile.judgement});
 }
 
-Lane read_lane(const std::string& path, std::optional<Space> space, const ReadProgress& tell) {
+Lane read_lane(const std::string& path, std::optional<Space> space, const ReadProgress& tell,
+               const OtherTimes* other) {
   profiler::Reader reader(path);
   LaneBuilder builder(reader.header(), space);
   builder.expect(reader.stored_events());
@@ -407,6 +408,9 @@ Lane read_lane(const std::string& path, std::optional<Space> space, const ReadPr
   double taken = 0;
   std::vector<Event> events;
   while (reader.next(events)) {
+    if (other != nullptr) {
+      for (Event& event : events) event.time_ns = other->time_of(event.time_ns);
+    }
     for (const Event& event : events) builder.take(event);
     taken += static_cast<double>(events.size());
     if (tell && !tell(std::min(1.0, taken / all))) {
@@ -414,7 +418,12 @@ Lane read_lane(const std::string& path, std::optional<Space> space, const ReadPr
           fmt::format("{}: reading was stopped; Ctrl+L reloads all runs", path));
     }
   }
-  return builder.finish({.header = reader.header(),
+  profiler::Header header = reader.header();
+  if (other != nullptr) {
+    builder.last_until(other->end_ns);
+    header.notice += (header.notice.empty() ? "" : "; ") + other->notice;
+  }
+  return builder.finish({.header = std::move(header),
                          .strings = reader.strings(),
                          .stacks = reader.stacks(),
                          .findings = findings_of(finish_report(builder.analysis(), reader, path)),

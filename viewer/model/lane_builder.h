@@ -2,6 +2,7 @@
 // over the changes for the pyramid, since an allocation's category may become known later.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -26,6 +27,8 @@ class LaneBuilder {
   /// Tells how many events will come, if that is known, so that no array is copied while it grows.
   void expect(int64_t events);
   void take(const profiler::Event& event);
+  /// Makes the lane last until this time at least.
+  void last_until(int64_t time_ns) { last_ns_ = std::max(last_ns_, time_ns); }
   /// Returns the analysis of the events taken, of all spaces.
   profiler::Analysis& analysis() { return analysis_; }
   /// Returns the lane. Call it once, after the last event. `info` has the facts that only the file
@@ -79,9 +82,16 @@ Lane lane_of(const profiler::Profile& profile, std::optional<profiler::Space> sp
 /// reading.
 using ReadProgress = std::function<bool(double part)>;
 
+/// Other times for a lane than the recorded ones.
+struct OtherTimes {
+  std::function<int64_t(int64_t recorded_ns)> time_of;
+  int64_t end_ns = 0;  // at which what the program asked for has ended, if that is later
+  std::string notice;  // that says so, in the lane's header
+};
+
 /// Makes a lane from a file, block by block. Throws as Reader does, and std::runtime_error if
 /// `tell` returns false.
 Lane read_lane(const std::string& path, std::optional<profiler::Space> space = std::nullopt,
-               const ReadProgress& tell = {});
+               const ReadProgress& tell = {}, const OtherTimes* other = nullptr);
 
 }  // namespace shardlens::viewer

@@ -116,6 +116,7 @@ struct Job {
   std::string path;
   std::optional<profiler::Space> space;
   std::optional<int> device{};  // of a snapshot of several
+  Clock clock{};
   std::optional<RankLane> opened{};
   std::optional<Outlook> outlook{};  // of a plan
   std::string name{};                // a plan's own name
@@ -155,10 +156,15 @@ void take_lane(Job& job, Lane lane, const RecordingStamp& stamp) {
 
 void open_lane_of(Job& job, const std::string& cache_folder, const ReadProgress& tell) {
   const RecordingStamp stamp = stamp_of(job.path);
-  take_lane(job,
-            is_snapshot(job.path) ? read_snapshot(job)
-                                  : open_lane(job.path, cache_folder, job.space, tell),
-            stamp);
+  if (is_snapshot(job.path)) return take_lane(job, read_snapshot(job), stamp);
+  if (job.clock == Clock::predicted) {
+    if (auto predicted = read_predicted_lane(job.path, job.space, tell)) {
+      take_lane(job, std::move(predicted->lane), stamp);
+      job.opened->work = std::move(predicted->work);
+      return;
+    }
+  }
+  take_lane(job, open_lane(job.path, cache_folder, job.space, tell), stamp);
 }
 
 /// Opens a trace of torch.profiler: as a lane if it has memory, and to be put under other lanes.
@@ -362,15 +368,19 @@ std::vector<size_t> bases_of(const std::vector<Run>& runs, size_t baseline,
 
 OpenedRuns open_runs(const std::vector<std::string>& paths, const std::string& cache_folder,
                      std::optional<profiler::Space> space, const ReadProgress& meanwhile,
-                     const std::vector<std::string>& closed, std::optional<int> device) {
+                     const std::vector<std::string>& closed, std::optional<int> device,
+                     Clock clock) {
   OpenedRuns opened;
   std::vector<Job> jobs;
   std::vector<Run> runs;
   const auto add = [&](const std::string& path) {
     if (std::ranges::find(closed, path) != closed.end()) return;
     for (std::string& file : recordings_of(path)) {
-      jobs.push_back(
-          {.run = runs.size(), .path = std::move(file), .space = space, .device = device});
+      jobs.push_back({.run = runs.size(),
+                      .path = std::move(file),
+                      .space = space,
+                      .device = device,
+                      .clock = clock});
     }
     runs.push_back({.path = path, .name = run_name_of(path), .strategy = {}, .ranks = {}});
   };
@@ -382,6 +392,11 @@ OpenedRuns open_runs(const std::vector<std::string>& paths, const std::string& c
       message = error.what();
     }
     if (!message.empty()) opened.messages.push_back(message);
+  }
+  // A trace of torch.profiler has the times that were recorded.
+  const auto is_trace = [](const Job& job) { return profiler::is_gpu_trace(job.path); };
+  if (std::ranges::any_of(jobs, is_trace)) {
+    for (Job& job : jobs) job.clock = Clock::recorded;
   }
   open_all(jobs, cache_folder, meanwhile);
   std::vector<std::shared_ptr<const profiler::GpuTrace>> traces;

@@ -12,6 +12,7 @@
 #include "viewer/model/lane_cache.h"
 #include "viewer/model/passes.h"
 #include "viewer/model/trace/joined_trace.h"
+#include "viewer/model/trace/predicted_lane.h"
 
 namespace shardlens::viewer {
 
@@ -24,7 +25,7 @@ struct RankLane {
   int wait = 0;          // how many of these are left
   profiler::RecordingNotes notes = {};
   PassParts parts = 0;                                // of its actions
-  std::shared_ptr<const JoinedTrace> work = nullptr;  // of the GPU, if a trace is open
+  std::shared_ptr<const JoinedTrace> work = nullptr;  // of the GPU, if it is known
 
   /// True if a part of its actions is communication, which then has a row of its own in a ribbon.
   bool communicates() const { return (parts & kCommunicationParts) != 0; }
@@ -118,12 +119,13 @@ std::string missing_text(const std::string& path);
 ///
 /// The calling thread calls `meanwhile` several times a second with the part of all that has been
 /// read. A file that is not wanted any more becomes a message, too. Runs whose path is `closed` are
-/// left out. `device` chooses the GPU of a snapshot of several.
+/// left out. `device` chooses the GPU of a snapshot of several, and `clock` the times of recordings
+/// that have both; beside a trace of torch.profiler they are those that were recorded.
 OpenedRuns open_runs(const std::vector<std::string>& paths, const std::string& cache_folder,
                      std::optional<profiler::Space> space = std::nullopt,
                      const ReadProgress& meanwhile = {},
                      const std::vector<std::string>& closed = {},
-                     std::optional<int> device = std::nullopt);
+                     std::optional<int> device = std::nullopt, Clock clock = Clock::predicted);
 
 /// Returns for each run the index of the run that it is compared with: the first of `wanted` that
 /// shows the same memory, else the first run that does.

@@ -37,9 +37,10 @@ void Presenter::clamp_state() {
 
 void Presenter::reload() {
   const std::optional<profiler::Space> space = space_of(state_.memory);
-  opened_ =
-      open_runs(state_.files, cache_folder_, space, meanwhile_, state_.lanes.closed, state_.device);
+  opened_ = open_runs(state_.files, cache_folder_, space, meanwhile_, state_.lanes.closed,
+                      state_.device, state_.clock);
   opened_memory_ = state_.memory;
+  opened_clock_ = state_.clock;
   opened_without_ = state_.lanes.closed;
   plan_lanes_.reset(opened_.runs, space);
   lever_lanes_.reset(cache_folder_, space);
@@ -141,7 +142,10 @@ bool Presenter::follow_recordings() {
 }
 
 void Presenter::refresh() {
-  if (opened_memory_ != state_.memory || opened_without_ != state_.lanes.closed) reload();
+  if (opened_memory_ != state_.memory || opened_clock_ != state_.clock ||
+      opened_without_ != state_.lanes.closed) {
+    reload();
+  }
   update_plans(patience_);
   update_levers(lever_patience_);
   name_runs();

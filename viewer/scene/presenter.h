@@ -163,6 +163,7 @@ class Presenter {
   ReadProgress meanwhile_;
   OpenedRuns opened_;
   ShownMemory opened_memory_{};
+  Clock opened_clock_{};
   std::vector<std::string> opened_without_;  // the runs that were closed then
   PlanLanes plan_lanes_;
   std::chrono::milliseconds patience_ = std::chrono::hours(1);

@@ -20,6 +20,7 @@ constexpr std::array kChoices = {
     Choice{"layout.overlay", [](State s) { return s.layout == LaneLayout::overlay; }},
     Choice{"layout.difference", [](State s) { return s.layout == LaneLayout::difference; }},
     Choice{"hatches", [](State s) { return s.panels.hatches; }},
+    Choice{"clock.predicted", [](State s) { return s.clock == Clock::predicted; }},
     Choice{"align.time", [](State s) { return s.alignment == Alignment::time; }},
     Choice{"align.step", [](State s) { return s.alignment == Alignment::step; }},
     Choice{"align.phase", [](State s) { return s.alignment == Alignment::phase; }},

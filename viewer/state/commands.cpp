@@ -111,6 +111,15 @@ void widen_pick(ViewState& state) {
   state.pick->path.clear();
 }
 
+/// Only the axis of time has another length with the other clock.
+void turn_clock(ViewState& state) {
+  cycle(state.clock, static_cast<int>(kWords<Clock>.size()));
+  if (state.alignment != Alignment::time) return;
+  state.view.reset();
+  state.selection.reset();
+  state.cursor.reset();
+}
+
 /// Changes what the tree contains or groups by; its places change with it.
 template <typename Enum>
 void turn_tree(ViewState& state, Enum& value, int count) {
@@ -225,6 +234,8 @@ constexpr std::array kCommands = {
     Command{"scale.down", "Ctrl+-", "View", "Smaller interface", [](S s, F) { set_scale(s, 0.8); }},
     Command{"scale.reset", "Ctrl+0", "View", "Interface at 100 %",
             [](S s, F) { s.zoom = 1; }},
+    Command{"clock.predicted", "Shift+A", "View", "Times as predicted for the GPU",
+            [](S s, F) { turn_clock(s); }},
     // These choose the alignment, in which the presenter keeps view and cursor, and the baseline.
     Command{"align.next", "A", "Align", "Next alignment",
             [](S s, F) { cycle(s.alignment, kAlignments); }},

@@ -290,6 +290,7 @@ Json json_of(const ViewState& state, const std::string& folder) {
           {"detail", to_string(state.detail)},
           {"at", to_string(state.at)},
           {"memory", to_string(state.memory)},
+          {"clock", to_string(state.clock)},
           {"grouping", to_string(state.grouping)},
           {"panels", panels_json(state.panels)},
           {"lanes", lanes_json(state, folder)},
@@ -329,6 +330,7 @@ ViewState state_of(const Json& json, const std::string& folder) {
   state.detail = value_of(json, "detail", usual.detail);
   state.at = value_of(json, "at", usual.at);
   state.memory = value_of(json, "memory", usual.memory);
+  state.clock = value_of(json, "clock", usual.clock);
   state.grouping = value_of(json, "grouping", usual.grouping);
   if (json.contains("panels")) state.panels = panels_of(json.at("panels"));
   state.baseline = whole_or(json, "baseline", usual.baseline);

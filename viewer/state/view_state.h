@@ -171,6 +171,7 @@ constexpr auto choice_words(FrontPanel) {
 struct ViewState {
   std::vector<std::string> files;  // as they were opened
   std::optional<int> device{};     // of snapshots of several
+  Clock clock = Clock::predicted;  // of recordings that have predicted times
   Alignment alignment = Alignment::step;
   LaneLayout layout = LaneLayout::columns;
   Height height = Height::shared;

@@ -1,12 +1,14 @@
-// When the events of a trace happen, by closed formulas; and that a trace which is followed while
-// it grows gives the same times as a whole one.
+// When the events of a trace happen, by closed formulas; that a trace which is followed while it
+// grows gives the same times as a whole one; and the times of a whole recording, which are those.
 
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <cmath>
 #include <random>
 #include <vector>
 
 #include "planner/time/kernels.h"
+#include "planner/time/tasks/predicted_times.h"
 #include "planner/time/tasks/simulated_events.h"
 #include "tests/planner/time/trace_writer.h"
 
@@ -149,5 +151,81 @@ TEST_CASE("a trace that grows gives each event the time of the whole one", "[pla
     REQUIRE(seen.size() > 10);
     CHECK(whole.seconds_of(events.back()) == seen.back());
     for (size_t i = 0; i < seen.size(); ++i) CHECK(whole.seconds_of(events[i]) == seen[i]);
+  }
+}
+
+TEST_CASE("what a host does lies between the work that it asked for before and after",
+          "[planner][time]") {
+  const Gpu& gpu = find_gpu("h100");
+  TraceWriter writer;
+  const uint32_t add = writer.kernel(writer.call("aten::add", two_tensors()));
+  const uint32_t copy = writer.piece({.kind = WorkKind::copy, .copy = {.bytes = 1 << 20}});
+  const uint32_t wait = writer.piece({.kind = WorkKind::device_synchronize});
+  constexpr int64_t kHost = 20'000;
+  const int64_t one = writer.ask(add, kHost);
+  const int64_t two = writer.ask(add, kHost);
+  writer.ask(copy, kHost, 7);
+  const int64_t three = writer.ask(add, kHost);
+  const int64_t waits = writer.ask(wait, kHost);
+  const int64_t last = writer.ask(add, kHost);
+  const PredictedTimes times(writer.trace, gpu, {});
+  const auto recorded = [&](int64_t item) {
+    return writer.trace.items[static_cast<size_t>(item)].time_ns;
+  };
+  const auto& streams = times.gpu_work().streams;
+  REQUIRE(streams.size() == 2);
+  CHECK(streams[1].number == 7);
+  REQUIRE(streams[1].slices.size() == 1);
+  CHECK(streams[1].slices.front().work == profiler::GpuWork::copy);
+  REQUIRE(streams[0].slices.size() == 4);
+  CHECK(times.gpu_work().names[streams[0].slices.front().name] == "kernel");
+  const double kernel_ns = 1e9 * streaming_seconds(gpu, 3.0 * 4 * (1 << 24));
+  const auto begin_of = [&](size_t kernel) { return streams[0].slices[kernel].begin_ns; };
+  const auto end_of = [&](size_t kernel) { return streams[0].slices[kernel].end_ns; };
+  CHECK(static_cast<double>(end_of(0) - begin_of(0)) == Approx(kernel_ns).margin(1));
+
+  // A kernel takes longer than the host's next requests, so the second and the third wait for it.
+  const int64_t latency_ns = std::llround(1e9 * kLaunchLatency);
+  CHECK(begin_of(0) == recorded(one) + latency_ns);
+  CHECK(times.time_of(100) == 100 + latency_ns);
+  CHECK(begin_of(1) == end_of(0));
+  CHECK(begin_of(2) == end_of(1));
+  CHECK(times.time_of(recorded(one)) == end_of(0));
+  CHECK(times.time_of(recorded(two) - 1) == end_of(0));
+  CHECK(times.time_of(recorded(two)) == end_of(1));
+  CHECK(times.time_of(recorded(three) - 1) == end_of(1));
+  // When the host has waited, the third has ended, and nothing makes the last one wait.
+  CHECK(times.time_of(recorded(waits) - 1) == end_of(2));
+  CHECK(times.time_of(recorded(waits)) == end_of(2));
+  CHECK(begin_of(3) > end_of(2) + kHost / 2);
+  CHECK(begin_of(3) < end_of(2) + 2 * kHost);
+  CHECK(std::abs(times.time_of(recorded(last) - kHost / 2) - (end_of(2) + begin_of(3)) / 2) <= 1);
+  CHECK(times.time_of(recorded(last)) == end_of(3));
+  CHECK(times.time_of(recorded(last) + 500) == end_of(3) + 500);
+  CHECK(times.end_ns() == end_of(3));
+}
+
+TEST_CASE("predicted times rise, and no stream runs two kernels at once", "[planner][time]") {
+  for (uint32_t seed = 0; seed < 50; ++seed) {
+    CAPTURE(seed);
+    RandomTrace random(seed);
+    random.grow(300);
+    const WorkTrace& trace = random.trace();
+    const PredictedTimes times(trace, find_gpu("h100"), {});
+    const int64_t end_ns = trace.items.back().time_ns + 1000;
+    int64_t before = times.time_of(-1);
+    for (int64_t ns = 0; ns < end_ns; ns += end_ns / 5000 + 1) {
+      const int64_t now = times.time_of(ns);
+      CHECK(now >= before);
+      before = now;
+    }
+    for (const profiler::GpuStream& stream : times.gpu_work().streams) {
+      int64_t ready = 0;
+      for (const profiler::GpuSlice& slice : stream.slices) {
+        CHECK(slice.begin_ns >= ready);
+        CHECK(slice.end_ns >= slice.begin_ns);
+        ready = slice.end_ns;
+      }
+    }
   }
 }
