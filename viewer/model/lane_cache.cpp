@@ -18,6 +18,7 @@
 
 #include "base/checksum/crc32c.h"
 #include "base/strict_json.h"
+#include "profiler/file/reader.h"
 
 namespace shardlens::viewer {
 
@@ -25,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<char, 8> kMagic = {'S', 'L', 'L', 'A', 'N', 'E', '0', '8'};
+constexpr std::array<char, 8> kMagic = {'S', 'L', 'L', 'A', 'N', 'E', '0', '9'};
 constexpr size_t kSections = 15;  // the info, then the arrays
 constexpr size_t kSectionAlignment = 64;
 constexpr int64_t kWorthKeeping = 200'000;  // changes: fewer are parsed in no noticeable time
@@ -333,15 +334,32 @@ void save_cached_lane(const std::string& folder, const RecordingStamp& stamp, co
   remove_oldest(folder, most_bytes);
 }
 
-Lane open_lane(const std::string& recording, const std::string& folder,
-               std::optional<profiler::Space> space, const ReadProgress& tell) {
+namespace {
+
+/// Returns the stamp under which a space is cached.
+RecordingStamp stamp_of_space(const std::string& recording, std::optional<profiler::Space> space) {
   RecordingStamp stamp = stamp_of(recording);
   if (space) stamp.path += fmt::format("#{}", to_string(*space));
+  return stamp;
+}
+
+}  // namespace
+
+std::optional<Lane> find_cached_lane(const std::string& recording, const std::string& folder,
+                                     std::optional<profiler::Space> space) {
+  return load_cached_lane(folder, stamp_of_space(recording, space));
+}
+
+Lane open_lane(const std::string& recording, const std::string& folder,
+               std::optional<profiler::Space> space, const ReadProgress& tell) {
+  const RecordingStamp stamp = stamp_of_space(recording, space);
   if (auto cached = load_cached_lane(folder, stamp)) return std::move(*cached);
   Lane lane = read_lane(recording, space, tell);
   const bool is_worth_it =
       lane.info().judgement == profiler::Judgement{} && lane.changes() >= kWorthKeeping;
-  if (is_worth_it) save_cached_lane(folder, stamp, lane);
+  if (is_worth_it && !profiler::Reader(recording).has_work()) {
+    save_cached_lane(folder, stamp, lane);
+  }
   return lane;
 }
 

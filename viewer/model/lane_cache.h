@@ -39,9 +39,14 @@ std::optional<Lane> load_cached_lane(const std::string& folder, const RecordingS
 void save_cached_lane(const std::string& folder, const RecordingStamp& stamp, const Lane& lane,
                       int64_t most_bytes = int64_t{8} << 30);
 
+/// Returns the lane of a recording that has no trace of its work, if it is cached in `folder`. Each
+/// space is cached separately.
+std::optional<Lane> find_cached_lane(const std::string& recording, const std::string& folder,
+                                     std::optional<profiler::Space> space);
+
 /// Returns the recording's lane, from `folder` if it is cached, else by reading the recording. A
-/// lane that was read is cached if the recording is whole and long enough to be worth it. `space`
-/// and `tell` are as in read_lane; each space is cached separately. Throws as read_lane does.
+/// lane that was read is cached if the recording is whole, has no trace of its work, and is long
+/// enough to be worth it. `space` and `tell` are as in read_lane. Throws as read_lane does.
 Lane open_lane(const std::string& recording, const std::string& folder,
                std::optional<profiler::Space> space = std::nullopt, const ReadProgress& tell = {});
 

@@ -116,6 +116,7 @@ struct Job {
   std::string path;
   std::optional<profiler::Space> space;
   std::optional<int> device{};  // of a snapshot of several
+  bool is_trace = false;        // of torch.profiler
   Clock clock{};
   std::optional<RankLane> opened{};
   std::optional<Outlook> outlook{};  // of a plan
@@ -157,6 +158,10 @@ void take_lane(Job& job, Lane lane, const RecordingStamp& stamp) {
 void open_lane_of(Job& job, const std::string& cache_folder, const ReadProgress& tell) {
   const RecordingStamp stamp = stamp_of(job.path);
   if (is_snapshot(job.path)) return take_lane(job, read_snapshot(job), stamp);
+  // A cached lane has no other times, and opening its recording to know that would take longer.
+  if (auto cached = find_cached_lane(job.path, cache_folder, job.space)) {
+    return take_lane(job, std::move(*cached), stamp);
+  }
   if (job.clock == Clock::predicted) {
     if (auto predicted = read_predicted_lane(job.path, job.space, tell)) {
       take_lane(job, std::move(predicted->lane), stamp);
@@ -196,7 +201,7 @@ void open_plan(Job& job) {
 
 void open(Job& job, const std::string& cache_folder, const ReadProgress& tell) {
   try {
-    if (profiler::is_gpu_trace(job.path)) return open_trace(job);
+    if (job.is_trace) return open_trace(job);
     const bool is_plan = job.path.ends_with(".json") && !is_snapshot(job.path);
     is_plan ? open_plan(job) : open_lane_of(job, cache_folder, tell);
   } catch (const std::exception& error) {
@@ -376,11 +381,12 @@ OpenedRuns open_runs(const std::vector<std::string>& paths, const std::string& c
   const auto add = [&](const std::string& path) {
     if (std::ranges::find(closed, path) != closed.end()) return;
     for (std::string& file : recordings_of(path)) {
+      const bool is_trace = profiler::is_gpu_trace(file);
       jobs.push_back({.run = runs.size(),
                       .path = std::move(file),
                       .space = space,
                       .device = device,
-                      .clock = clock});
+                      .is_trace = is_trace});
     }
     runs.push_back({.path = path, .name = run_name_of(path), .strategy = {}, .ranks = {}});
   };
@@ -394,10 +400,9 @@ OpenedRuns open_runs(const std::vector<std::string>& paths, const std::string& c
     if (!message.empty()) opened.messages.push_back(message);
   }
   // A trace of torch.profiler has the times that were recorded.
-  const auto is_trace = [](const Job& job) { return profiler::is_gpu_trace(job.path); };
-  if (std::ranges::any_of(jobs, is_trace)) {
-    for (Job& job : jobs) job.clock = Clock::recorded;
-  }
+  const auto is_trace = [](const Job& job) { return job.is_trace; };
+  if (std::ranges::any_of(jobs, is_trace)) clock = Clock::recorded;
+  for (Job& job : jobs) job.clock = clock;
   open_all(jobs, cache_folder, meanwhile);
   std::vector<std::shared_ptr<const profiler::GpuTrace>> traces;
   for (Job& job : jobs) {
