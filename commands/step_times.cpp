@@ -65,8 +65,7 @@ std::vector<profiler::SimulatedSlice> slices_of(const profiler::WorkTrace& trace
                                                 const planner::TaskTimes& times) {
   const profiler::Work& work = trace.work_of(trace.items[costed.item]);
   const std::string& from = trace.strings[trace.calls[work.call].name];
-  const std::string name =
-      trace.name_of(work).empty() ? std::string(to_string(work.kind)) : trace.name_of(work);
+  const std::string name = trace.title_of(work);
   const auto ns = [](double seconds) { return std::llround(seconds * 1e9); };
   switch (costed.task.kind) {
     case planner::TaskKind::run: {

@@ -226,6 +226,11 @@ struct WorkTrace {
 
   const Work& work_of(const WorkItem& item) const { return work[item.work]; }
   const std::string& name_of(const Work& piece) const { return strings[piece.name]; }
+  /// Returns the piece's name, or the word for its kind if it has none.
+  std::string title_of(const Work& piece) const {
+    const std::string& name = name_of(piece);
+    return name.empty() ? std::string(to_string(piece.kind)) : name;
+  }
 
   /// Returns the host's own time before an item since the item before it, of any thread.
   int64_t host_ns(size_t item) const {

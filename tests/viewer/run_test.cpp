@@ -427,8 +427,8 @@ TEST_CASE("a recording with a trace of its work has the times that are predicted
   CHECK(product->name == "gemm");
   const int64_t length_ns = product->end_ns - product->begin_ns;
   CHECK(length_ns > 1'000'000);
-  // What comes before the work is as recorded, but for the latency of the first launch, and what
-  // comes behind the wait is later.
+  // Changes before the work are as recorded, but for the latency of the first launch, and those
+  // behind the wait are later.
   const auto first_from = [&](const Lane& lane, int64_t time_ns) {
     return lane.change_at(static_cast<double>(time_ns));
   };

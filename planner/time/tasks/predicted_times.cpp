@@ -42,8 +42,7 @@ uint16_t busiest_stream(const std::vector<CostedTask>& tasks) {
 std::vector<std::string> names_of(const WorkTrace& trace) {
   std::vector<std::string> names = {""};
   for (const profiler::Work& work : trace.work) {
-    const std::string& name = trace.name_of(work);
-    names.push_back(name.empty() ? std::string(to_string(work.kind)) : name);
+    names.push_back(trace.title_of(work));
   }
   return names;
 }
@@ -69,7 +68,7 @@ PredictedTimes::PredictedTimes(const WorkTrace& trace, const Gpu& gpu,
     if (is_host_waiting(costed.task)) {
       add_moment(item.time_ns, ns_of(times.end) + shift_ns);
     } else if (runs && costed.task.stream == busiest && item.graph == 0) {
-      // What a graph runs was asked for when it was captured.
+      // The work of a graph was asked for when the graph captured it.
       add_moment(item.time_ns, ns_of(times.begin) + shift_ns);
       add_moment(item.time_ns, ns_of(times.end) + shift_ns);
     }

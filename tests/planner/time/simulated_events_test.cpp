@@ -1,5 +1,5 @@
 // When the events of a trace happen, by closed formulas; that a trace which is followed while it
-// grows gives the same times as a whole one; and the times of a whole recording, which are those.
+// grows gives the same times as a whole one; and that a whole recording follows its streams.
 
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
