@@ -102,10 +102,17 @@ uint64_t hash_of(const std::string& text) {
   return hash;
 }
 
+/// Returns who has set RANK. Every torchrun names its run.
+LauncherKind launcher_with_rank(const Environment& environment) {
+  const Variables variables(environment, LauncherKind::torchrun);
+  if (variables.text("SHARDLENS_LAUNCHER") == "ray") return LauncherKind::ray;
+  return variables.text("TORCHELASTIC_RUN_ID").empty() ? LauncherKind::unnamed
+                                                       : LauncherKind::torchrun;
+}
+
 /// Reads the variables of torchrun, which others set, too.
 Membership torchrun_membership(const Environment& environment) {
-  const bool is_ray = Variables(environment, LauncherKind::ray).text("SHARDLENS_LAUNCHER") == "ray";
-  const LauncherKind launcher = is_ray ? LauncherKind::ray : LauncherKind::torchrun;
+  const LauncherKind launcher = launcher_with_rank(environment);
   const Variables variables(environment, launcher);
   Membership place{.launcher = launcher,
                    .rank = variables.needed_number("RANK"),
@@ -222,7 +229,7 @@ Membership slurm_membership(const Environment& environment) {
 /// Throws if a launcher has set WORLD_SIZE above 1 and no RANK. Some systems export these variables
 /// for every process, so a single process may continue as one.
 void refuse_half_a_launcher(const Environment& environment) {
-  const Variables variables(environment, LauncherKind::torchrun);
+  const Variables variables(environment, LauncherKind::unnamed);
   if (variables.number("WORLD_SIZE").value_or(1) > 1) variables.needed_text("RANK");
 }
 

@@ -22,9 +22,10 @@ using Environment = std::map<std::string, std::string, std::less<>>;
 /// Returns the environment of this process.
 Environment this_environment();
 
-enum class LauncherKind { none, torchrun, mpirun, srun, ray };
+/// `unnamed` sets RANK and WORLD_SIZE as torchrun does, and is not torchrun: a JobSet, a script.
+enum class LauncherKind { none, torchrun, unnamed, mpirun, srun, ray };
 constexpr auto choice_words(LauncherKind) {
-  return words("none", "torchrun", "mpirun", "srun", "ray");
+  return words("none", "torchrun", "a launcher", "mpirun", "srun", "ray");
 }
 
 struct Membership {

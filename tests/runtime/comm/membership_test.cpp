@@ -101,6 +101,14 @@ TEST_CASE("a worker of Ray's names itself") {
                 "ray has started this program, but LOCAL_RANK is not set");
 }
 
+TEST_CASE("a launcher that only sets RANK and WORLD_SIZE is not called torchrun") {
+  const Environment job_set = without_variable(kTorchrun, "TORCHELASTIC_RUN_ID");
+  CHECK(membership_of(job_set).launcher == LauncherKind::unnamed);
+  CHECK(membership_of(job_set).rank == 5);
+  check_refused(without_variable(job_set, "LOCAL_RANK"),
+                "a launcher has started this program, but LOCAL_RANK is not set");
+}
+
 TEST_CASE("missing or impossible variables of torchrun are refused") {
   for (const char* name : {"LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
     check_refused(without_variable(kTorchrun, name), std::string(name) + " is not set");

@@ -139,6 +139,7 @@ TEST_CASE("a batch job starts a killed rank again", "[join][engines][long]") {
       wait_job $job 'COMPLETED|FAILED' 120; job_is $job COMPLETED; job_field $job Restarts)",
                kLong);
   require_well(ended);
+  INFO(ended.out);
   CHECK_THAT(ended.out, ContainsSubstring("0\n"));  // in the same allocation
   check_comes(bench, kSlurm, "rank " + rank + " killed", noted_strike(bench), "resumed");
   CHECK(told(bench) == Words{"1 started", "1 lost of " + rank, "2 resumed", "2 finished"});
@@ -172,6 +173,7 @@ TEST_CASE("a preempted batch job saves, and goes on when its turn comes", "[join
       wait_job $job 'COMPLETED|FAILED' 120; job_is $job COMPLETED; job_field $job Restarts)",
                                     kLonger);
   require_well(ended);
+  INFO(ended.out);
   CHECK_THAT(ended.out, ContainsSubstring("1\n"));
   check_comes(bench, kSlurm, "preempted for 1 s", noted_strike(bench), "resumed");
   CHECK(told(bench) == Words{"1 started", "1 preempted", "2 resumed", "2 restarted", "2 finished"});
@@ -189,6 +191,7 @@ TEST_CASE("a batch job saves before its time is over, and when it is cancelled",
       note_strike; scancel $job; wait_job $job CANCELLED 30; sleep 1; job_is $job CANCELLED)",
                {"--epochs", "100000", "--checkpoint-every", "400"}, "--time=1 --signal=TERM@50");
   require_well(ended);
+  INFO(ended.out);
   CHECK(told(bench) ==
         Words{"1 started", "1 preempted", "2 resumed", "2 restarted", "2 preempted"});
   check_comes(bench, kSlurm, "cancelled", noted_strike(bench), "preempted");
@@ -206,6 +209,7 @@ TEST_CASE("a batch job outlives one of its nodes", "[join][engines][long]") {
       wait_job $job 'COMPLETED|FAILED' 120; job_is $job COMPLETED)",
                                     kLonger);
   require_well(ended);
+  INFO(ended.out);
   check_comes(bench, kSlurm, "node lost, and back", noted_strike(bench), "resumed");
   const Words events = told(bench);
   REQUIRE(events.size() >= 4);
