@@ -439,7 +439,7 @@ void Interface::draw_notes_list() {
     if (ImGui::Selectable(fmt::format("{}##{}", line, i).c_str(), i == chosen_)) wanted = i;
     ImGui::SameLine(ImGui::GetWindowWidth() * 0.7F);
     ImGui::TextDisabled(
-        "%s", fmt::format("{:.6g}, {}", notes[i].x, to_string(notes[i].alignment)).c_str());
+        "%s", fmt::format("{:.6g}, {}", notes[i].x, axis_title(notes[i].alignment)).c_str());
   }
   ImGui::End();
   if (!wanted) return;
