@@ -28,7 +28,7 @@ std::vector<Run> two_runs() {
   tests::write_profile(folder.file("keep.slp"), tests::view_recording({.keep_weights = true}));
   tests::write_profile(folder.file("lean <&>.slp"),
                        tests::view_recording({.activation_bytes = 2 << 20}));
-  OpenedRuns opened = open_runs({folder.file("keep.slp"), folder.file("lean <&>.slp")}, "");
+  OpenedRuns opened = open_runs({folder.file("keep.slp"), folder.file("lean <&>.slp")});
   REQUIRE(opened.messages.empty());
   return std::move(opened.runs);
 }
@@ -149,7 +149,7 @@ TEST_CASE("a report says who ran out of memory, what grows, and the same headroo
     tests::write_profile(folder.file("rank0.slp"), tests::failing_recording(fails));
     write_text(folder.file("rank0.json"),
                fmt::format(R"({{"beside_pytorch":{{"bytes":{},"from":"given"}}}})", kBeside));
-    const auto runs = open_runs({folder.file("rank0.slp")}, "").runs;
+    const auto runs = open_runs({folder.file("rank0.slp")}).runs;
     REQUIRE(runs.size() == 1);
     const std::string text = comparison_report(runs, 0, ReportFormat::text);
     const auto json =
@@ -187,7 +187,7 @@ TEST_CASE("a report says who ran out of memory, what grows, and the same headroo
 TEST_CASE("a report has a row for each category of a line, and calls parameters what they are") {
   const tests::TemporaryFolder folder;
   tests::write_profile(folder.file("rank0.slp"), tests::failing_recording(false));
-  const auto runs = open_runs({folder.file("rank0.slp")}, "").runs;
+  const auto runs = open_runs({folder.file("rank0.slp")}).runs;
   const std::string text = comparison_report(runs, 0, ReportFormat::text);
   CAPTURE(text);
   CHECK(text.find("20.00 MiB  model.py:10 build (parameters, 1 block)") != text.npos);

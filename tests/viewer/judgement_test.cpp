@@ -149,7 +149,7 @@ Consumer exported(const std::string& format) {
 }
 
 Run opened(const Recording& recording) {
-  OpenedRuns runs = open_runs({recording.folder.file("run")}, "");
+  OpenedRuns runs = open_runs({recording.folder.file("run")});
   if (runs.runs.empty()) throw std::invalid_argument(runs.messages.front());
   return std::move(runs.runs.front());
 }

@@ -147,7 +147,7 @@ void check_columns(const Run& run, Alignment alignment, int count, int64_t most_
 TEST_CASE("a plan matches the run of its schedule, to the byte in every column and alignment") {
   for (const bool goes_on : {false, true}) {
     Pair pair(0, goes_on);
-    OpenedRuns opened = open_runs(pair.state.files, "");
+    OpenedRuns opened = open_runs(pair.state.files);
     CHECK(opened.runs[1].is_predicted());
     CHECK_FALSE(opened.runs[0].is_predicted());
     join_plans(opened.runs);
@@ -194,7 +194,7 @@ TEST_CASE("a run keeps its name beside a plan that was stored under the same one
   fs::create_directories(pair.folder.file("plans"));
   fs::rename(pair.folder.file("plan.slp"), pair.folder.file("plans/run.slp"));
   pair.state.files = {pair.folder.file("run.slp"), pair.folder.file("plans/run.slp")};
-  OpenedRuns opened = open_runs(pair.state.files, "");
+  OpenedRuns opened = open_runs(pair.state.files);
   REQUIRE(opened.runs.size() == 2);
   CHECK(opened.runs[0].name == "run");
   CHECK(opened.runs[1].name == "plans/run");
@@ -253,8 +253,7 @@ TEST_CASE("a plan's JSON and a run's config.json are simulated when opened") {
   tests::write_file(folder.file("cut.json"), "{\"model\":");
   const OpenedRuns opened =
       open_runs({folder.file("plan.json"), folder.file("five/config.json"),
-                 folder.file("other.json"), folder.file("wrong.json"), folder.file("cut.json")},
-                "");
+                 folder.file("other.json"), folder.file("wrong.json"), folder.file("cut.json")});
   CHECK(opened.messages.size() == 3);
   REQUIRE(opened.runs.size() == 2);
   CHECK(opened.runs[1].name == "five plan");
@@ -292,7 +291,7 @@ TEST_CASE("a damaged plan is one message, or a plan") {
     damaged[at] = static_cast<char>('A' + engine() % 60);
     if (i % 8 == 0) damaged.resize(at);
     tests::write_file(path, damaged);
-    const OpenedRuns opened = open_runs({path}, "");
+    const OpenedRuns opened = open_runs({path});
     CHECK(opened.runs.size() + opened.messages.size() == 1);
     for (const std::string& message : opened.messages) {
       CHECK(message.find('\n') == std::string::npos);

@@ -49,7 +49,7 @@ std::string write_run(const tests::TemporaryFolder& folder, const std::string& n
 
 TEST_CASE("a run opens as lanes in the order of their ranks", "[threads]") {
   const tests::TemporaryFolder folder;
-  const OpenedRuns opened = open_runs({write_run(folder, "keep")}, "");
+  const OpenedRuns opened = open_runs({write_run(folder, "keep")});
   CHECK(opened.messages.empty());
   REQUIRE(opened.runs.size() == 1);
   const Run& run = opened.runs.front();
@@ -67,7 +67,7 @@ TEST_CASE("a snapshot of PyTorch opens without being imported first") {
       std::string(SHARDLENS_SOURCE_DIR) + "/tests/fixtures/memory_viz/whole.pickle";
   const std::string bytes = tests::read_file(whole);
   tests::write_file(folder.file("cut.pickle"), bytes.substr(0, bytes.size() / 2));
-  const OpenedRuns opened = open_runs({whole, folder.file("cut.pickle")}, "");
+  const OpenedRuns opened = open_runs({whole, folder.file("cut.pickle")});
   REQUIRE(opened.runs.size() == 1);
   CHECK(opened.runs[0].name == "whole");
   CHECK(opened.runs[0].ranks[0].lane.peak().max_bytes ==
@@ -88,11 +88,11 @@ TEST_CASE("a snapshot as JSON opens like a pickle, and may have several devices"
   const tests::TemporaryFolder folder;
   const std::string file = folder.file("two.json");
   tests::write_file(file, nlohmann::json{segment(0, 2 * kMiB), segment(1, 6 * kMiB)}.dump());
-  const OpenedRuns both = open_runs({file}, "");
+  const OpenedRuns both = open_runs({file});
   CHECK(both.runs.empty());
   REQUIRE(both.messages.size() == 1);
   CHECK(both.messages[0].find("choose one with --device") != std::string::npos);
-  const OpenedRuns second = open_runs({file}, "", std::nullopt, {}, {}, 1);
+  const OpenedRuns second = open_runs({file}, {.device = 1});
   REQUIRE(second.runs.size() == 1);
   CHECK(second.runs[0].ranks[0].lane.peak().max_bytes == 6 * kMiB);
 }
@@ -108,8 +108,7 @@ TEST_CASE("each file that cannot be opened is one message, and the others open")
   tests::write_file(folder.file("half/rank1.slp"), "cut");
   const OpenedRuns opened =
       open_runs({folder.file("missing"), folder.file("empty.slp"), good, folder.file("foreign.slp"),
-                 folder.file("nothing"), folder.file("half")},
-                "");
+                 folder.file("nothing"), folder.file("half")});
   CHECK(opened.messages.size() == 5);
   for (const std::string& message : opened.messages) {
     CHECK(message.find(folder.path()) != std::string::npos);
@@ -123,7 +122,7 @@ TEST_CASE("each file that cannot be opened is one message, and the others open")
 TEST_CASE("runs with the same name are distinguished") {
   const tests::TemporaryFolder folder;
   const std::string run = write_run(folder, "same");
-  const OpenedRuns opened = open_runs({run, run + "/"}, "");
+  const OpenedRuns opened = open_runs({run, run + "/"});
   REQUIRE(opened.runs.size() == 2);
   CHECK(opened.runs[0].name == "same");
   CHECK(opened.runs[1].name == "same (2)");
@@ -133,8 +132,7 @@ TEST_CASE("a run is named by its folder, also if one of its recordings is given"
   const tests::TemporaryFolder folder;
   const std::string first = write_run(folder, "monday/keep");
   const std::string second = write_run(folder, "tuesday/keep");
-  const OpenedRuns inside =
-      open_runs({first + "/profiles", first + "/profiles/rank1.slp", second}, "");
+  const OpenedRuns inside = open_runs({first + "/profiles", first + "/profiles/rank1.slp", second});
   REQUIRE(inside.runs.size() == 3);
   CHECK(inside.runs[0].name == "monday/keep");
   CHECK(inside.runs[1].name == "keep rank1");
@@ -145,7 +143,7 @@ TEST_CASE("a closed run is left out of its folder, and a renamed one keeps its n
   const tests::TemporaryFolder folder;
   const std::string first = write_run(folder, "runs/a");
   write_run(folder, "runs/b");
-  OpenedRuns opened = open_runs({folder.file("runs")}, "", std::nullopt, {}, {first});
+  OpenedRuns opened = open_runs({folder.file("runs")}, {.closed = {first}});
   REQUIRE(opened.runs.size() == 1);
   CHECK(opened.messages.empty());
   Run& run = opened.runs.front();
@@ -166,7 +164,7 @@ TEST_CASE("runs are compared with the first wanted one that shows the same memor
     tests::write_profile(paths.back(),
                          tests::view_recording({.steps = 1, .device = is_cpu ? "cpu" : "cuda"}));
   }
-  const OpenedRuns opened = open_runs(paths, "");
+  const OpenedRuns opened = open_runs(paths);
   using Bases = std::vector<size_t>;
   CHECK(bases_of(opened.runs, {0}) == Bases{0, 1, 0, 1});
   CHECK(bases_of(opened.runs, {3}) == Bases{0, 3, 0, 3});
@@ -192,7 +190,7 @@ TEST_CASE("files cut or changed anywhere open or are a message") {
       bytes[engine() % bytes.size()] ^= static_cast<char>(1U << engine() % 8);
     }
     tests::write_file(damaged, bytes);
-    const OpenedRuns opened = open_runs({damaged}, "");
+    const OpenedRuns opened = open_runs({damaged});
     CHECK(opened.runs.size() + opened.messages.size() == 1);
     for (const Run& run : opened.runs) {
       const Lane& lane = run.at_peak().lane;
@@ -213,16 +211,16 @@ TEST_CASE("a folder of runs opens as its runs, in natural order, and says which 
   };
   for (const char* name : {"run10", "run2", "run1"}) write_run(name);
   fs::create_directories(folder.file("plans"));
-  const OpenedRuns opened = open_runs({folder.path()}, "");
+  const OpenedRuns opened = open_runs({folder.path()});
   REQUIRE(opened.runs.size() == 3);
   CHECK(opened.messages.empty());
   CHECK(opened.runs[0].name == "run1");
   CHECK(opened.runs[1].name == "run2");
   CHECK(opened.runs[2].name == "run10");
-  CHECK(open_runs({folder.file("plans")}, "").messages.front().find("no recording profiles") !=
+  CHECK(open_runs({folder.file("plans")}).messages.front().find("no recording profiles") !=
         std::string::npos);
   for (int i = 11; i < 75; ++i) write_run("run" + std::to_string(i));
-  const OpenedRuns many = open_runs({folder.path()}, "");
+  const OpenedRuns many = open_runs({folder.path()});
   CHECK(many.runs.size() == 64);
   REQUIRE(many.messages.size() == 1);
   CHECK(many.messages.front().ends_with(
@@ -237,7 +235,7 @@ TEST_CASE("a recording that is still being written is followed") {
   for (const std::string& text : profile.strings) writer.intern(text);
   const size_t half = profile.events.size() / 2;
   for (size_t i = 0; i < half; ++i) writer.append(profile.events[i]);
-  OpenedRuns opened = open_runs({path}, "");
+  OpenedRuns opened = open_runs({path});
   REQUIRE(opened.runs.size() == 1);
   Run& run = opened.runs.front();
   const int64_t before = run.at_peak().lane.changes();
@@ -261,7 +259,7 @@ TEST_CASE("the files of a killed process are checked more and more rarely") {
   const std::string left = folder.file("left.slp");
   fs::copy(path + ".open", left + ".open");  // first, as a reader does: blocks are still sealed
   fs::copy(path, left);
-  OpenedRuns opened = open_runs({left}, "");
+  OpenedRuns opened = open_runs({left});
   REQUIRE(opened.runs.size() == 1);
   RankLane& rank = opened.runs.front().ranks.front();
   for (int i = 0; i < 1000; ++i) CHECK_FALSE(follow(opened.runs.front()));
@@ -292,7 +290,7 @@ TEST_CASE("opening a recording reports its progress, and can be stopped") {
   CHECK(parts.back() == 1);
   CHECK_THROWS_AS(read_lane(path, std::nullopt, [](double) { return false; }), std::runtime_error);
   // However quickly a recording opens, the resulting runs do not depend on the progress callback.
-  const OpenedRuns watched = open_runs({path}, "", std::nullopt, [](double part) {
+  const OpenedRuns watched = open_runs({path}, {}, [](double part) {
     CHECK((part >= 0 && part <= 1));
     return true;
   });
@@ -353,7 +351,7 @@ TEST_CASE("a trace of torch.profiler lies under the rank that was recorded then"
   const std::string run = write_timed_run(folder, kBefore);
   const std::string trace = folder.file("trace.json.gz");
   tests::write_gzip_file(trace, trace_of(gpu_events()).dump(1));
-  const OpenedRuns opened = open_runs({run, trace}, "");
+  const OpenedRuns opened = open_runs({run, trace});
   REQUIRE(opened.messages.empty());
   REQUIRE(opened.runs.size() == 1);
   CHECK(opened.runs[0].ranks[0].work == nullptr);
@@ -407,7 +405,7 @@ TEST_CASE("a recording with a trace of its work has the times that are predicted
   const tests::TemporaryFolder folder;
   const std::string path = write_worked_recording(folder);
   const auto open = [&](Clock clock) {
-    OpenedRuns opened = open_runs({path}, "", std::nullopt, {}, {}, std::nullopt, clock);
+    OpenedRuns opened = open_runs({path}, {.clock = clock});
     REQUIRE(opened.messages.empty());
     return std::move(opened.runs.front().ranks.front());
   };
@@ -452,14 +450,14 @@ TEST_CASE("times are those that were recorded where none can be predicted for al
   std::string bytes = tests::read_file(path);
   bytes[work->offset + work->bytes - 1] ^= 1;
   tests::write_file(path, bytes);
-  const OpenedRuns opened = open_runs({path}, "");
+  const OpenedRuns opened = open_runs({path});
   CHECK(opened.runs.front().ranks.front().work == nullptr);
 
   // Beside a trace of torch.profiler, too: it knows the recorded times alone.
   const tests::TemporaryFolder other;
   const std::string trace = other.file("trace.json");
   tests::write_file(trace, trace_of(gpu_events()).dump());
-  const OpenedRuns beside = open_runs({write_worked_recording(other), trace}, "");
+  const OpenedRuns beside = open_runs({write_worked_recording(other), trace});
   CHECK(beside.runs.front().ranks.front().work == nullptr);
 }
 
@@ -468,7 +466,7 @@ TEST_CASE("a report and a page say how busy each stream of an open trace is") {
   const std::string run = write_timed_run(folder, 2'000'000);
   const std::string trace = folder.file("trace.json");
   tests::write_file(trace, trace_of(gpu_events()).dump());
-  const OpenedRuns opened = open_runs({run, trace}, "");
+  const OpenedRuns opened = open_runs({run, trace});
   const std::string text = comparison_report(opened.runs, 0, ReportFormat::text);
   INFO(text);
   // From 100 to 1096 us: 100 kernels of 6 us and a fill of 2 us; 200 us of NCCL; a copy of 20 us.
@@ -495,7 +493,7 @@ TEST_CASE("a trace that fits no recording says why, and a damaged one what is wr
   const std::string trace = folder.file("trace.json");
   const auto message_of = [&](const std::string& text) {
     tests::write_file(trace, text);
-    const OpenedRuns opened = open_runs({run, trace}, "");
+    const OpenedRuns opened = open_runs({run, trace});
     CHECK(opened.runs.size() == 1);
     CHECK(opened.runs[0].ranks[1].work == nullptr);
     REQUIRE(opened.messages.size() == 1);
@@ -522,7 +520,7 @@ TEST_CASE("a trace of several ranks' time that names none is under none") {
   nlohmann::json document = trace_of(gpu_events());
   document.erase("distributedInfo");
   tests::write_file(folder.file("trace.json"), document.dump());
-  const OpenedRuns opened = open_runs({run, folder.file("trace.json")}, "");
+  const OpenedRuns opened = open_runs({run, folder.file("trace.json")});
   REQUIRE(opened.messages.size() == 1);
   CHECK(opened.messages[0].find("does not say of which rank") != std::string::npos);
 }
@@ -564,7 +562,7 @@ TEST_CASE("a trace with memory is a run: its bytes are the totals that PyTorch w
   events.push_back(slice("cpu_op", "aten::empty", 0, 4000, 77));
   const tests::TemporaryFolder folder;
   tests::write_file(folder.file("trace.json"), trace_of(events).dump());
-  const OpenedRuns opened = open_runs({folder.file("trace.json")}, "");
+  const OpenedRuns opened = open_runs({folder.file("trace.json")});
   REQUIRE(opened.messages.empty());
   REQUIRE(opened.runs.size() == 1);
   const RankLane& rank = opened.runs[0].ranks[0];

@@ -175,7 +175,7 @@ TEST_CASE("a session that is not a file is refused before it is opened") {
   }
   for (const char* name : {"p.pickle", "p.json", "p.slp"}) {
     tests::make_pipe(folder.file(name));
-    const OpenedRuns opened = open_runs({folder.file(name)}, "");
+    const OpenedRuns opened = open_runs({folder.file(name)});
     CHECK(opened.runs.empty());
     CHECK(opened.messages.size() == 1);
   }

@@ -371,21 +371,19 @@ std::vector<size_t> bases_of(const std::vector<Run>& runs, size_t baseline,
   return bases_of(runs, wanted);
 }
 
-OpenedRuns open_runs(const std::vector<std::string>& paths, const std::string& cache_folder,
-                     std::optional<profiler::Space> space, const ReadProgress& meanwhile,
-                     const std::vector<std::string>& closed, std::optional<int> device,
-                     Clock clock) {
+OpenedRuns open_runs(const std::vector<std::string>& paths, const OpenOptions& options,
+                     const ReadProgress& meanwhile) {
   OpenedRuns opened;
   std::vector<Job> jobs;
   std::vector<Run> runs;
   const auto add = [&](const std::string& path) {
-    if (std::ranges::find(closed, path) != closed.end()) return;
+    if (std::ranges::find(options.closed, path) != options.closed.end()) return;
     for (std::string& file : recordings_of(path)) {
       const bool is_trace = profiler::is_gpu_trace(file);
       jobs.push_back({.run = runs.size(),
                       .path = std::move(file),
-                      .space = space,
-                      .device = device,
+                      .space = options.space,
+                      .device = options.device,
                       .is_trace = is_trace});
     }
     runs.push_back({.path = path, .name = run_name_of(path), .strategy = {}, .ranks = {}});
@@ -401,9 +399,9 @@ OpenedRuns open_runs(const std::vector<std::string>& paths, const std::string& c
   }
   // A trace of torch.profiler has the times that were recorded.
   const auto is_trace = [](const Job& job) { return job.is_trace; };
-  if (std::ranges::any_of(jobs, is_trace)) clock = Clock::recorded;
+  const Clock clock = std::ranges::any_of(jobs, is_trace) ? Clock::recorded : options.clock;
   for (Job& job : jobs) job.clock = clock;
-  open_all(jobs, cache_folder, meanwhile);
+  open_all(jobs, options.cache_folder, meanwhile);
   std::vector<std::shared_ptr<const profiler::GpuTrace>> traces;
   for (Job& job : jobs) {
     if (job.trace) traces.push_back(std::move(job.trace));

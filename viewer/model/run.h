@@ -103,6 +103,19 @@ struct OpenedRuns {
   std::vector<std::string> messages;  // one line each: why a path could not be opened
 };
 
+/// Says how runs are opened.
+struct OpenOptions {
+  std::string cache_folder{};  // "": lanes are not cached
+  /// The shown memory of every run, also if a run has nothing there. Without it, each run shows its
+  /// own device's, or the host's if that is the CPU.
+  std::optional<profiler::Space> space{};
+  std::vector<std::string> closed{};  // paths of runs that are left out
+  std::optional<int> device{};        // the GPU of a snapshot of several
+  /// The times of recordings that have both; beside a trace of torch.profiler they are those that
+  /// were recorded.
+  Clock clock = Clock::predicted;
+};
+
 /// Returns how many recordings a run's folder has; 0 if the folder is not a run's.
 size_t ranks_in(const std::string& folder);
 
@@ -114,18 +127,10 @@ std::string missing_text(const std::string& path);
 /// file becomes a message, and the others are opened. Several threads open the ranks. Never throws
 /// for the content of a file.
 ///
-/// `space` is the shown memory of every run, also if a run has nothing there; without it, each run
-/// shows its own device's, or the host's if that is the CPU.
-///
 /// The calling thread calls `meanwhile` several times a second with the part of all that has been
-/// read. A file that is not wanted any more becomes a message, too. Runs whose path is `closed` are
-/// left out. `device` chooses the GPU of a snapshot of several, and `clock` the times of recordings
-/// that have both; beside a trace of torch.profiler they are those that were recorded.
-OpenedRuns open_runs(const std::vector<std::string>& paths, const std::string& cache_folder,
-                     std::optional<profiler::Space> space = std::nullopt,
-                     const ReadProgress& meanwhile = {},
-                     const std::vector<std::string>& closed = {},
-                     std::optional<int> device = std::nullopt, Clock clock = Clock::predicted);
+/// read. A file that is not wanted any more becomes a message, too.
+OpenedRuns open_runs(const std::vector<std::string>& paths, const OpenOptions& options = {},
+                     const ReadProgress& meanwhile = {});
 
 /// Returns for each run the index of the run that it is compared with: the first of `wanted` that
 /// shows the same memory, else the first run that does.

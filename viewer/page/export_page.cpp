@@ -10,7 +10,7 @@
 namespace shardlens::viewer {
 
 void export_page(const std::string& source, std::optional<int32_t> rank, std::ostream& out) {
-  OpenedRuns opened = open_runs({source}, "");
+  OpenedRuns opened = open_runs({source});
   if (!opened.messages.empty()) throw std::invalid_argument(opened.messages.front());
   std::vector<RankLane>& ranks = opened.runs.front().ranks;
   if (rank) std::erase_if(ranks, [&](const RankLane& one) { return one.lane.rank() != *rank; });

@@ -37,8 +37,13 @@ void Presenter::clamp_state() {
 
 void Presenter::reload() {
   const std::optional<profiler::Space> space = space_of(state_.memory);
-  opened_ = open_runs(state_.files, cache_folder_, space, meanwhile_, state_.lanes.closed,
-                      state_.device, state_.clock);
+  opened_ = open_runs(state_.files,
+                      {.cache_folder = cache_folder_,
+                       .space = space,
+                       .closed = state_.lanes.closed,
+                       .device = state_.device,
+                       .clock = state_.clock},
+                      meanwhile_);
   opened_memory_ = state_.memory;
   opened_clock_ = state_.clock;
   opened_without_ = state_.lanes.closed;

@@ -256,7 +256,7 @@ void LeverRuns::open_folder(const std::string& folder) {
   std::unique_lock lock(mutex_);
   const std::optional<profiler::Space> space = space_;
   lock.unlock();
-  OpenedRuns opened = open_runs({folder}, cache_folder_, space);
+  OpenedRuns opened = open_runs({folder}, {.cache_folder = cache_folder_, .space = space});
   lock.lock();
   for (Run& run : opened.runs) runs_.push_back(std::move(run));
 }
