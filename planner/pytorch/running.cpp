@@ -316,6 +316,25 @@ std::vector<std::string> choice_flags(const GivenSettings& settings, const std::
       "--search: each setting is given; leave one out, such as --recompute");
 }
 
+/// Throws std::invalid_argument if no program of these settings can run.
+void check_run(const GivenSettings& settings, const std::string& world) {
+  const std::string model = settings.value_of("model");
+  if (model.ends_with(".json") && !std::filesystem::exists(model)) {
+    throw std::invalid_argument(
+        fmt::format("--model {}: there is no such file; give the config.json of a model, its name "
+                    "on Hugging Face, or a preset of the families llama and vit",
+                    model));
+  }
+  const int64_t ranks = world.empty() ? 1 : number_in(world);
+  const int64_t replicas = number_in(settings.value_of("replicas"));
+  const int64_t parts = number_in(settings.value_of("tp"));
+  if (replicas < 1 || parts < 1 || ranks % (replicas * parts) != 0) {
+    throw std::invalid_argument(
+        fmt::format("--replicas {} --tp {}: the product does not divide {} rank{}", replicas, parts,
+                    ranks, ranks == 1 ? "" : "s"));
+  }
+}
+
 /// Flags of the plan itself.
 struct RunningFlags {
   std::string engine, gpu, capacity, beside, world, rank, ranks, out, solve, write, words, torch;
@@ -431,6 +450,7 @@ RunningPlan plan_by_running(const std::vector<std::string>& arguments,
     plan.program = settings.written();
     return plan;
   }
+  check_run(settings, flags.world);
   if (!flags.solve.empty()) settings.leave_open(flags.solve);
   plan.command = {flags.command()};
   const auto append = [&plan](const std::vector<std::string>& words) {

@@ -66,7 +66,11 @@ def parse_settings():
         kind = {"type": type(default), "choices": CHOICES.get(name)}
         kind = {"action": "store_true"} if isinstance(default, bool) else kind
         parser.add_argument("--" + name.replace("_", "-"), default=default, **kind)
-    return parser.parse_args()
+    settings = parser.parse_args()
+    has_whole = settings.lora > 0 and settings.offload == "none" and settings.tp == 1
+    if settings.quantize == "nf4" and not has_whole:
+        stop("--quantize nf4: needs --lora, and whole matrices on the GPU: no --offload, no --tp")
+    return settings
 
 
 def stop(why):
@@ -150,8 +154,6 @@ def quantize(model, storage):
 def adapt(model, settings):
     """Freezes the weights, and adds small adapters that learn."""
     if settings.quantize == "nf4":
-        if settings.lora == 0 or settings.offload == "all" or settings.tp > 1:
-            stop("--quantize nf4: needs --lora, and whole matrices on the GPU: no --offload, no --tp")
         # FSDP2 casts what it gathers to param_dtype: only numbers that have it stay as they are.
         quantize(model, DTYPES[settings.param_dtype])
     if settings.lora == 0:
@@ -161,13 +163,16 @@ def adapt(model, settings):
     return peft.get_peft_model(model, peft.LoraConfig(**flags))
 
 
-def split(model, mesh):
-    """Splits layers and experts over the ranks of `mesh`, as transformers' plans for the model say."""
+def require_plan(model):
     base = getattr(model, "base_model", None)
     if not (getattr(base, "tp_plan", None) or getattr(base, "ep_plan", None)):
         stop("--tp: transformers has no plan for this model; remove it")
     if not hasattr(model, "_expand_parallel_plan"):
         stop("--tp: needs transformers 5.23; run pip install --upgrade transformers")
+
+
+def split(model, mesh):
+    """Splits layers and experts over the ranks of `mesh`, as transformers' plans for the model say."""
     distributed = library("transformers.distributed")
     names = dict([*model.named_modules(), *model.named_parameters()])  # tied weights have one
     plan = model._expand_parallel_plan(model.tp_plan).items()
@@ -271,10 +276,13 @@ def train(model, optimizer, config, settings):
 
 def main():
     settings = parse_settings()
+    model = make_model(settings)
+    config = model.config
+    if settings.tp > 1:
+        require_plan(model)
     dist.init_process_group()
     torch.cuda.set_device(dist.get_rank() % torch.cuda.device_count())
-    mesh, model = mesh_of(settings), make_model(settings)
-    config = model.config
+    mesh = mesh_of(settings)
     recompute(model, settings.recompute)
     if settings.tp > 1:
         split(model, mesh["tp"])

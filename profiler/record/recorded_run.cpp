@@ -420,13 +420,17 @@ RecordOptions as_rank(RecordOptions options, int rank) {
 
 RecordedRuns::RecordedRuns(const RecordOptions& options, const PythonProgram& program,
                            const RecordFiles& files)
-    : options_(options), program_(program), files_(files) {
+    : options_(options), program_(program), files_(files), had_folder_(fs::exists(options.out)) {
   if (!options.is_attached()) preload_of(files.stubs);  // throws here, not in a child
 }
 
 RecordedRuns::~RecordedRuns() {
   std::error_code a_process_still_writes;
   fs::remove_all(messages_in(options_), a_process_still_writes);
+  if (had_folder_) return;
+  std::error_code has_files;
+  fs::remove(profiles_of(options_), has_files);
+  fs::remove(options_.out, has_files);
 }
 
 RecordedRun RecordedRuns::run() {

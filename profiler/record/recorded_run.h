@@ -33,7 +33,8 @@ class RecordedRuns {
  public:
   using EndListener = std::function<void(int rank, const RecordedRun& run)>;
 
-  /// The arguments must outlive it.
+  /// The arguments must outlive it. At the end the folders that it made are removed if they are
+  /// empty.
   RecordedRuns(const RecordOptions& options, const PythonProgram& program,
                const RecordFiles& files);
   ~RecordedRuns();
@@ -52,6 +53,7 @@ class RecordedRuns {
   const RecordOptions& options_;
   const PythonProgram& program_;
   const RecordFiles& files_;
+  const bool had_folder_;
 };
 
 /// Returns how many processes as large as the largest one of a run fit this host.

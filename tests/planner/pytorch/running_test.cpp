@@ -20,9 +20,15 @@ using Words = std::vector<std::string>;
 
 const std::string kProgram = SHARDLENS_SOURCE_DIR "/planner/pytorch/train.py";
 
+/// Plans a model that needs no file, and leaves it out of the command if `flags` name none.
 RunningPlan running_plan(Words flags) {
+  const bool has_model = std::ranges::find(flags, "--model") != flags.end();
   flags.insert(flags.begin(), {"--engine", "pytorch"});
-  return plan_by_running(flags, kProgram);
+  if (!has_model) flags.insert(flags.end(), {"--model", "m"});
+  RunningPlan plan = plan_by_running(flags, kProgram);
+  const auto model = std::ranges::find(plan.command, "--model");
+  if (!has_model && model != plan.command.end()) plan.command.erase(model, model + 2);
+  return plan;
 }
 
 void expect_running_refused(const Words& flags, const std::string& why) {
@@ -66,6 +72,17 @@ TEST_CASE("a plan by running is a command of ours") {
   expect_running_refused({"--gpu", "l4", "--torch", "2.11"}, "give --python");
   expect_running_refused({"--gpu", "l4", "--banana", "1"}, "banana");
   expect_running_refused({"--gpu", "l4", "--solve", "seq", "--explain"}, "exclude each other");
+}
+
+TEST_CASE("a plan that cannot run is refused before the program starts") {
+  expect_running_refused({"--gpu", "l4", "--model", "missing/config.json"},
+                         "--model missing/config.json: there is no such file");
+  expect_running_refused({"--gpu", "l4", "--world", "6", "--tp", "4"},
+                         "--replicas 1 --tp 4: the product does not divide 6 ranks");
+  expect_running_refused({"--gpu", "l4", "--strategy", "hsdp", "--replicas", "2"},
+                         "does not divide 1 rank");
+  expect_running_refused({"--gpu", "l4", "--tp", "0"}, "does not divide");
+  CHECK_NOTHROW(running_plan({"--gpu", "l4", "--world", "12", "--replicas", "3", "--tp", "4"}));
 }
 
 TEST_CASE("a search by running tries the settings that were not given") {
