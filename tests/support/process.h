@@ -29,6 +29,8 @@ class Process {
  public:
   explicit Process(const std::vector<std::string>& command)
       : start_(std::chrono::steady_clock::now()) {
+    // Both exist also if the process is killed before it opens them.
+    for (const char* name : {"out", "err"}) write_file(folder_.file(name), "");
     pid_ = ::fork();
     if (pid_ < 0) throw std::runtime_error("fork failed");
     if (pid_ == 0) exec_command(command);

@@ -459,7 +459,8 @@ TEST_CASE("two hosts train over a network, and say so when its cable is pulled",
   INFO(ended.err << ended.out);
   CHECK(ended.exit_code == 1);
   CHECK(ended.seconds < 60);
-  CHECK_THAT(ended.out, ContainsSubstring("torchrun has started 2 ranks, 1 of them on this host"));
+  CHECK_THAT(ended.out,
+             ContainsSubstring("a launcher has started 2 ranks, 1 of them on this host"));
   CHECK_THAT(ended.err, ContainsSubstring("shardlens train: rank "));
   CHECK(bench.result().at("status") == "failed");
 
