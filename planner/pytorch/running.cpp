@@ -25,6 +25,8 @@ namespace shardlens::planner {
 namespace {
 
 constexpr std::array<std::string_view, 2> kEngines = {"pytorch", "pytorch-fsdp2"};
+constexpr const char* kModelHint =
+    "give a config.json, a name on Hugging Face, or a preset of the families llama and vit";
 
 /// A line of SETTINGS in train.py: `    "seq": 2048,  # tokens of a sample`.
 struct Setting {
@@ -140,9 +142,7 @@ std::string words_in_transformers(const models::ModelSpec& spec) {
         sizes.mlp_width, sizes.classes);
   }
   throw std::invalid_argument(
-      fmt::format("--model {}: transformers has no such model; give a config.json, a name on "
-                  "Hugging Face, or a preset of the families llama and vit",
-                  spec.name));
+      fmt::format("--model {}: transformers has no such model; {}", spec.name, kModelHint));
 }
 
 /// Returns what train.py takes for a value of --model: the same, except for our presets.
@@ -306,9 +306,9 @@ std::vector<std::vector<std::string>> choices_to_try(const GivenSettings& settin
 
 /// Returns the flags of `shardlens sweep` that name the alternatives. Throws std::invalid_argument
 /// if there are none.
-std::vector<std::string> choice_flags(const GivenSettings& settings, const std::string& world) {
+std::vector<std::string> choice_flags(const GivenSettings& settings, int64_t world) {
   std::vector<std::string> flags;
-  for (const auto& alternatives : choices_to_try(settings, world.empty() ? 1 : number_in(world))) {
+  for (const auto& alternatives : choices_to_try(settings, world)) {
     flags.push_back(fmt::format("--choices={}", fmt::join(alternatives, "|")));
   }
   if (!flags.empty()) return flags;
@@ -317,21 +317,19 @@ std::vector<std::string> choice_flags(const GivenSettings& settings, const std::
 }
 
 /// Throws std::invalid_argument if no program of these settings can run.
-void check_run(const GivenSettings& settings, const std::string& world) {
+void check_run(const GivenSettings& settings, int64_t world) {
   const std::string model = settings.value_of("model");
   if (model.ends_with(".json") && !std::filesystem::exists(model)) {
     throw std::invalid_argument(
-        fmt::format("--model {}: there is no such file; give the config.json of a model, its name "
-                    "on Hugging Face, or a preset of the families llama and vit",
-                    model));
+        fmt::format("--model {}: there is no such file; {}", model, kModelHint));
   }
-  const int64_t ranks = world.empty() ? 1 : number_in(world);
   const int64_t replicas = number_in(settings.value_of("replicas"));
   const int64_t parts = number_in(settings.value_of("tp"));
-  if (replicas < 1 || parts < 1 || ranks % (replicas * parts) != 0) {
+  // The product itself may be too large for a number.
+  if (replicas < 1 || parts < 1 || world % replicas != 0 || world / replicas % parts != 0) {
     throw std::invalid_argument(
         fmt::format("--replicas {} --tp {}: the product does not divide {} rank{}", replicas, parts,
-                    ranks, ranks == 1 ? "" : "s"));
+                    world, world == 1 ? "" : "s"));
   }
 }
 
@@ -450,7 +448,8 @@ RunningPlan plan_by_running(const std::vector<std::string>& arguments,
     plan.program = settings.written();
     return plan;
   }
-  check_run(settings, flags.world);
+  const int64_t world_size = flags.world.empty() ? 1 : number_in(flags.world);
+  check_run(settings, world_size);
   if (!flags.solve.empty()) settings.leave_open(flags.solve);
   plan.command = {flags.command()};
   const auto append = [&plan](const std::vector<std::string>& words) {
@@ -463,7 +462,7 @@ RunningPlan plan_by_running(const std::vector<std::string>& arguments,
   }
   append(flags.of_record());
   if (flags.json && !is_one_run) append({"--json"});
-  if (flags.search) append(choice_flags(settings, flags.world));
+  if (flags.search) append(choice_flags(settings, world_size));
   append({"--", flags.python, program.string()});
   append(settings.flags());
   return plan;

@@ -82,6 +82,8 @@ TEST_CASE("a plan that cannot run is refused before the program starts") {
   expect_running_refused({"--gpu", "l4", "--strategy", "hsdp", "--replicas", "2"},
                          "does not divide 1 rank");
   expect_running_refused({"--gpu", "l4", "--tp", "0"}, "does not divide");
+  const std::string large = "4294967296";  // its square is 0 in 64 bits
+  expect_running_refused({"--gpu", "l4", "--replicas", large, "--tp", large}, "does not divide");
   CHECK_NOTHROW(running_plan({"--gpu", "l4", "--world", "12", "--replicas", "3", "--tp", "4"}));
 }
 
