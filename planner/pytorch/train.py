@@ -46,18 +46,14 @@ SETTINGS = {
     "lora": 0,  # rank of peft's adapters, which alone are trained; 0: all weights are
     "quantize": "none",  # nf4: bitsandbytes' four bits for the blocks' matrices, under lora
 }
-CHOICES = {
-    "sync": ("every", "last"),
-    "strategy": ("single", "ddp", "fsdp", "hsdp"),
-    "wrap": ("block", "root"),
-    "param_dtype": ("fp32", "bf16", "fp16"),
-    "reduce_dtype": ("fp32", "bf16", "fp16"),
-    "offload": ("none", "all"),
-    "optimizer": ("adamw", "adam", "sgd"),
-    "attention": ("auto", "sdpa", "eager"),
-    "quantize": ("none", "nf4"),
-}
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+OPTIMIZERS = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "sgd": torch.optim.SGD}
+CHOICES = {
+    "sync": ("every", "last"), "strategy": ("single", "ddp", "fsdp", "hsdp"),
+    "wrap": ("block", "root"), "param_dtype": DTYPES, "reduce_dtype": DTYPES,
+    "offload": ("none", "all"), "optimizer": OPTIMIZERS,
+    "attention": ("auto", "sdpa", "eager"), "quantize": ("none", "nf4"),
+}  # fmt: skip
 
 
 def parse_settings():
@@ -95,8 +91,7 @@ def config_of(name):
         return auto.for_model(kind, **{size: json.loads(value) for size, value in given.items()})
     except (OSError, ValueError) as error:
         why = str(error).strip().splitlines()[0]
-        stop(f"--model {name}: transformers cannot read it: {why}; torchvision:NAME and timm:NAME "
-             "name models of these libraries")
+        stop(f"--model {name}: transformers cannot read it: {why}; or use torchvision:NAME, timm:NAME")
 
 
 def make_model(settings):
@@ -227,17 +222,15 @@ def place(model, device):
 
 
 def make_optimizer(model, settings):
-    kinds = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "sgd": torch.optim.SGD}
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     flags = {"weight_decay": settings.weight_decay, "fused": settings.fused or None}
-    return kinds[settings.optimizer](weights, lr=settings.lr, **flags)
+    return OPTIMIZERS[settings.optimizer](weights, lr=settings.lr, **flags)
 
 
 def loss_of(model, config, settings):
     """Computes the loss of a random batch. Put your data here."""
     if hasattr(config, "vocab_size"):
-        shape = (settings.batch, settings.seq)
-        tokens = torch.randint(0, config.vocab_size, shape, device="cuda")
+        tokens = torch.randint(0, config.vocab_size, (settings.batch, settings.seq), device="cuda")
         return model(input_ids=tokens, labels=tokens).loss
     shape = (settings.batch, config.num_channels, config.image_size, config.image_size)
     images = torch.randn(shape, device="cuda")
