@@ -105,7 +105,11 @@ class LaunchedRank {
       if (!config_.name.empty()) keep_run();
       job_ = prepare_job(config_, task_.own, place_);
       if (does_not_fit()) return kDoesNotFit;
-      directory_.emplace(place_.rank == 0 ? open() : see());
+      if (place_.rank == 0) {
+        open();
+      } else {
+        see();
+      }
       if (place_.local_rank == 0) collect_left();
       const Seat seat{.rank = place_.rank,
                       .local_rank = place_.local_rank,
@@ -260,13 +264,15 @@ class LaunchedRank {
     return true;
   }
 
-  RunDirectory open() {
+  void open() {
     expect_room_for_checkpoints(job_);
-    RunDirectory directory = RunDirectory::open(job_.config);
-    EventLog events(directory.events());
+    RunDirectory opening = RunDirectory::open(job_.config);
+    EventLog events(opening.events());
     // Verifies before the ranks start, because their launcher may not start them a second time.
     const Resumption resumption =
-        begin_attempt(job_, directory, events, directory.is_unfinished(), VerificationTime::before);
+        begin_attempt(job_, opening, events, opening.is_unfinished(), VerificationTime::before);
+    // The attempt has begun, so from here on its failure is recorded.
+    const RunDirectory& directory = directory_.emplace(std::move(opening));
     std::random_device random;
     const OpenedRun opened{
         .name = directory.path().filename().string(),
@@ -282,7 +288,6 @@ class LaunchedRank {
                place_.world_size, place_.local_world_size);
     task_.introduce(job_, directory, resumption.lines);
     std::fflush(stdout);
-    return directory;
   }
 
   void tell_restart(EventLog& events, int64_t step) {
@@ -295,7 +300,7 @@ class LaunchedRank {
                                     job_.attempt.restarts)});
   }
 
-  RunDirectory see() {
+  void see() {
     const OpenedRun opened = OpenedRun::from_json(store_.get("run", 0, "open the run"));
     RunDirectory directory = RunDirectory::attach(job_.config, opened.name);
     expect_shared(directory.path(), opened.marker);
@@ -304,7 +309,7 @@ class LaunchedRank {
     if (!opened.checkpoint.empty()) {
       job_.resume = directory.path() / kCheckpointsFolder / opened.checkpoint;
     }
-    return directory;
+    directory_.emplace(std::move(directory));
   }
 
   void tell_seen() { store_.set(fmt::format("sees/{}", place_.rank), "yes"); }

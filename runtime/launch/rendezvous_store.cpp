@@ -1,5 +1,7 @@
 #include "runtime/launch/rendezvous_store.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,6 +9,7 @@
 #include <numeric>
 #include <random>
 #include <sstream>
+#include <utility>
 
 #include "runtime/launch/watched_signals.h"
 
@@ -40,6 +43,11 @@ constexpr auto kWelcomePause = std::chrono::milliseconds(10);
 /// Returns how often a rank reports: less often with more ranks, since one store serves all.
 std::chrono::milliseconds beat_of(int world_size) {
   return std::chrono::milliseconds(std::max(100, 2 * world_size));
+}
+
+/// Returns how long a rank that has joined may report nothing until it is taken for dead.
+std::chrono::milliseconds longest_silence(int world_size) {
+  return std::max<std::chrono::milliseconds>(kStoreGrace, 30 * beat_of(world_size));
 }
 
 /// Returns the signals that the mirror thread takes.
@@ -167,11 +175,28 @@ RendezvousStore::~RendezvousStore() {
 
 std::string RendezvousStore::get(const std::string& name, int peer, const std::string& what) const {
   std::optional<std::string> words;
+  Pulse pulse{.peer = peer};
   wait_for_peer(board_, place_.rank, peer, what, deadline_, [&] {
     words = gloo_->find(name);
+    if (!words) expect_alive(pulse, what);
     return words.has_value();
   });
   return *words;
+}
+
+void RendezvousStore::expect_alive(Pulse& pulse, const std::string& what) const {
+  const auto now = Clock::now();
+  if (now < pulse.next_look) return;
+  pulse.next_look = now + beat_of(place_.world_size);
+  const int64_t before = std::exchange(pulse.beat, 0);
+  see_line(pulse.peer, pulse.beat, *gloo_);
+  if (pulse.beat == 0 || pulse.beat != before) pulse.last_change = now;
+  const auto longest = longest_silence(place_.world_size);
+  if (now - pulse.last_change <= longest) return;
+  throw CommunicationError(
+      fmt::format("rank {}, rendezvous: rank {} did not {}, and has reported nothing for {} s",
+                  place_.rank, pulse.peer, what, longest.count() / 1000),
+      Fault::hung, pulse.peer);
 }
 
 void RendezvousStore::wait_for_all(const std::string& name, const std::string& what) const {
@@ -234,9 +259,13 @@ void RendezvousStore::raise_lost_store(const std::string& what) {
 void RendezvousStore::take_signal(int signal) {
   if (signal <= 0) return;
   if (may_stop_ && !wants_stop_) return ask_to_stop();
-  board_.abort_note().raise(
-      "rank " + std::to_string(place_.rank) + " was ended by signal " + std::to_string(signal),
-      Fault::interrupted, place_.rank);
+  std::string text = fmt::format("rank {} was ended by signal {}", place_.rank, signal);
+  if (!strangers_.empty()) {
+    text += fmt::format(" while it waited for rank{} {}, which {} not joined",
+                        strangers_.size() == 1 ? "" : "s", fmt::join(strangers_, ", "),
+                        strangers_.size() == 1 ? "has" : "have");
+  }
+  board_.abort_note().raise(text, Fault::interrupted, place_.rank);
 }
 
 void RendezvousStore::ask_to_stop() { wants_stop_ = true; }

@@ -43,7 +43,8 @@ class RendezvousStore {
   /// Sets `name` to `words` for all ranks. Each name is set once.
   void set(const std::string& name, const std::string& words) { gloo_->set(name, words); }
   /// Waits until `peer` has set `name`, and returns its words. `what` says in errors what is
-  /// missing: rank 2 did not "open the run" in time.
+  /// missing: rank 2 did not "open the run" in time. A peer that has joined and then reports
+  /// nothing for 3 s, or 30 beats, is not waited for any longer. Throws CommunicationError.
   std::string get(const std::string& name, int peer, const std::string& what) const;
   /// Waits as get() does, for all ranks: rank r sets `name` as "name/r".
   void wait_for_all(const std::string& name, const std::string& what) const;
@@ -82,6 +83,14 @@ class RendezvousStore {
   void leave(bool is_well);
 
  private:
+  /// Says when a peer that is waited for last reported.
+  struct Pulse {
+    int peer = 0;
+    int64_t beat = 0;  // 0: it has not joined
+    std::chrono::steady_clock::time_point last_change{}, next_look{};
+  };
+
+  void expect_alive(Pulse& pulse, const std::string& what) const;
   void mirror();
   bool welcome();
   void raise_lost_store(const std::string& what);

@@ -202,7 +202,8 @@ class Situation:
         return datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
     def ends_with(self, kind):
-        """Requires an event of this kind, and no step before the newest checkpoint to be lost."""
+        """Requires an event of this kind, and no step before the newest checkpoint to be lost.
+        Returns the events up to that one."""
         said = []
         for event in map(json.loads, self._events.read_text().splitlines()):
             if event["time"] < self._from:
@@ -212,7 +213,8 @@ class Situation:
                 continue
             if kind == "resumed":
                 assert event["step"] >= self._saved_steps, [self.said, event, self._saved_steps]
-            return self.keep(event["time"], said)
+            self.keep(event["time"], said)
+            return said
         raise AssertionError(f"{self.said}: no event {kind} among {said}")
 
     def keep(self, until, said=()):
@@ -252,6 +254,7 @@ def outlives_a_rank_and_a_worker(cluster):
     def strike():
         for victim in ("rank", "worker"):
             wait_for("a checkpoint", lambda: 1 in ranks() and cluster.has_saved("struck"))
+            wait_for("all ranks", lambda: cluster.kinds("struck")[-1] != "resumed")
             rank, worker = ranks()[1]
             situations.append(Situation(cluster, "struck", f"{victim} killed"))
             os.kill(rank if victim == "rank" else worker, 9)
@@ -264,7 +267,7 @@ def outlives_a_rank_and_a_worker(cluster):
     striker.join()
     assert struck == ["rank", "worker"], struck
     for situation in situations:
-        situation.ends_with("resumed")
+        assert situation.ends_with("resumed")[0] == "lost of 1", situation.said
     assert result.return_value["result"]["status"] == "ok"
     kinds = cluster.kinds("struck")
     assert kinds.count("lost") == 2 and kinds[-1] == "finished", kinds

@@ -36,6 +36,7 @@ from ._program import PROGRAM, Ended, ShardlensError, ask, environment, flags_of
 try:
     import ray
     import ray.train
+    from ray.exceptions import GetTimeoutError, RayActorError
     from ray.train import BackendConfig, Checkpoint, CheckpointUploadMode, UserCallback
     from ray.train.backend import Backend
     from ray.train.collective import broadcast_from_rank_zero
@@ -83,10 +84,21 @@ class _Backend(Backend):
         self.starts += 1
 
     def on_shutdown(self, worker_group: Any, backend_config: _Config) -> None:
-        """Lets the ranks save before Ray ends their workers."""
+        """Lets the ranks save before Ray ends their workers. If a worker has died, they end by
+        themselves, and first record which rank is lost."""
         grace_s = backend_config.grace_s
-        saving = worker_group.execute_async(_save_and_stop, grace_s)
-        ray.wait(saving, num_returns=len(saving), timeout=grace_s + 1)
+        answers = worker_group.execute_async(os.getpid)
+        notice_s = 0.0 if all(map(_is_alive, answers)) else _LAST_WORDS_S
+        saving = worker_group.execute_async(_save_and_stop, notice_s, grace_s)
+        ray.wait(saving, num_returns=len(saving), timeout=notice_s + grace_s + 1)
+
+
+def _is_alive(answer: Any) -> bool:
+    try:
+        ray.get(answer, timeout=1)
+    except (GetTimeoutError, RayActorError):
+        return False
+    return True
 
 
 def _free_address() -> tuple[str, int]:
@@ -101,16 +113,23 @@ def _meet_at(host: str, port: int, restarts: int) -> None:
     )
 
 
-def _save_and_stop(grace_s: float) -> None:
+def _save_and_stop(notice_s: float, grace_s: float) -> None:
+    """Stops this worker's rank, unless it ends within `notice_s` seconds."""
     global _is_stopped
     _is_stopped = True
-    if _rank is None or _rank.poll() is not None:
+    if _rank is None or _has_ended(_rank, notice_s):
         return
     _rank.send_signal(signal.SIGTERM)
-    try:
-        _rank.wait(grace_s)
-    except subprocess.TimeoutExpired:
+    if not _has_ended(_rank, grace_s):
         _rank.kill()
+
+
+def _has_ended(process: subprocess.Popen[str], within_s: float) -> bool:
+    try:
+        process.wait(within_s)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 def ranks_of(run: Path, workers: int) -> int:

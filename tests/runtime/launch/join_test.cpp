@@ -151,6 +151,40 @@ TEST_CASE("a rank that is killed is named by the others, and the next start goes
   CHECK(lost_ranks(bench) == std::vector<int>{1});
 }
 
+TEST_CASE("a rank that is killed while the run opens is named before the deadline", "[join]") {
+  const bool is_ended = GENERATE(false, true);  // by its launcher, as rank 0
+  const TrainBench bench;
+  Ranks ranks({}, [&](int rank) {  // rank 1 waits for what rank 0 has written elsewhere
+    return bench.command({"--fresh", "--storage", bench.file(rank == 0 ? "runs" : "elsewhere")});
+  });
+  // With --fresh the attempt begins when all have joined.
+  REQUIRE(wait_until([&] { return fs::exists(bench.run_file("events.jsonl")); }));
+  ranks.strike(is_ended ? 0 : 1, is_ended ? SIGTERM : SIGKILL);
+  const ProcessEnd ended = ranks.wait()[0];
+  CAPTURE(is_ended, ended.err);
+  CHECK(ended.exit_code == 1);
+  CHECK(ended.seconds < 20);  // the deadline is 60 s
+  CHECK(told_by_attempt(bench) == Words{"1 started", is_ended ? "1 interrupted" : "1 lost"});
+  CHECK(bench.result().at("status") == "failed");
+  if (is_ended) return;
+  CHECK_THAT(ended.err, ContainsSubstring("rank 1 no longer responds, last seen in starting"));
+  CHECK(lost_ranks(bench) == std::vector<int>{1});
+}
+
+TEST_CASE("a rank that is ended while it waits says for whom", "[join]") {
+  const TrainBench bench;
+  const Words command = bench.command({});
+  Ranks ranks({}, [&](int rank) { return rank == 0 ? command : Words{"/bin/true"}; });
+  REQUIRE(wait_until([&] { return fs::exists(bench.run_file("events.jsonl")); }));
+  ranks.strike(0, SIGTERM);
+  const std::string said =
+      "rank 0 was ended by signal 15 while it waited for rank 1, which has not joined";
+  CHECK_THAT(ranks.wait()[0].err, ContainsSubstring(said));
+  const auto events = runtime::read_events(bench.run_file("events.jsonl"));
+  CHECK(events.back().kind == "interrupted");
+  CHECK(events.back().text == said);
+}
+
 TEST_CASE("the ranks that are left record that rank 0 is gone", "[join]") {
   const int world_size = GENERATE(2, 4);
   const TrainBench bench;
