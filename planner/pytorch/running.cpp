@@ -72,15 +72,15 @@ std::vector<Setting> settings_in(const std::string& text) {
   return settings;
 }
 
-/// Returns the texts in quotes of a line.
-std::vector<std::string> quoted_words(std::string_view line) {
+/// Returns the words of a text that are in quotes.
+std::vector<std::string> quoted_words(std::string_view text) {
   std::vector<std::string> words;
-  for (size_t open = line.find('"'); open != line.npos; open = line.find('"')) {
-    line.remove_prefix(open + 1);
-    const size_t close = line.find('"');
-    if (close == line.npos) break;
-    words.emplace_back(line.substr(0, close));
-    line.remove_prefix(close + 1);
+  for (size_t open = text.find('"'); open != text.npos; open = text.find('"')) {
+    text.remove_prefix(open + 1);
+    const size_t close = text.find('"');
+    if (close == text.npos) break;
+    words.emplace_back(text.substr(0, close));
+    text.remove_prefix(close + 1);
   }
   return words;
 }
@@ -89,12 +89,11 @@ std::vector<std::string> quoted_words(std::string_view line) {
 std::vector<std::string> choices_of(const std::string& text, const std::string& setting) {
   const size_t table = text.find("\nCHOICES = {\n");
   if (table == std::string::npos) return {};
-  const size_t at = text.find(fmt::format("\n    \"{}\": (", setting), table);
-  if (at == std::string::npos) return {};
-  std::vector<std::string> words =
-      quoted_words(std::string_view(text).substr(at, text.find('\n', at + 1) - at));
-  words.erase(words.begin());
-  return words;
+  const std::string opening = fmt::format("\"{}\": (", setting);
+  const size_t at = text.find(opening, table);
+  if (at == std::string::npos || at > text.find("\n}", table)) return {};
+  const size_t first = at + opening.size();
+  return quoted_words(std::string_view(text).substr(first, text.find(')', first) - first));
 }
 
 /// True if the whole text is a number of at least 0.

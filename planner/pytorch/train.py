@@ -46,14 +46,13 @@ SETTINGS = {
     "lora": 0,  # rank of peft's adapters, which alone are trained; 0: all weights are
     "quantize": "none",  # nf4: bitsandbytes' four bits for the blocks' matrices, under lora
 }
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-OPTIMIZERS = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "sgd": torch.optim.SGD}
 CHOICES = {
     "sync": ("every", "last"), "strategy": ("single", "ddp", "fsdp", "hsdp"),
-    "wrap": ("block", "root"), "param_dtype": DTYPES, "reduce_dtype": DTYPES,
-    "offload": ("none", "all"), "optimizer": OPTIMIZERS,
-    "attention": ("auto", "sdpa", "eager"), "quantize": ("none", "nf4"),
+    "wrap": ("block", "root"), "offload": ("none", "all"), "quantize": ("none", "nf4"),
+    "param_dtype": ("fp32", "bf16", "fp16"), "reduce_dtype": ("fp32", "bf16", "fp16"),
+    "optimizer": ("adamw", "adam", "sgd"), "attention": ("auto", "sdpa", "eager"),
 }  # fmt: skip
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def parse_settings():
@@ -222,9 +221,10 @@ def place(model, device):
 
 
 def make_optimizer(model, settings):
+    kinds = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "sgd": torch.optim.SGD}
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     flags = {"weight_decay": settings.weight_decay, "fused": settings.fused or None}
-    return OPTIMIZERS[settings.optimizer](weights, lr=settings.lr, **flags)
+    return kinds[settings.optimizer](weights, lr=settings.lr, **flags)
 
 
 def loss_of(model, config, settings):
